@@ -1,0 +1,62 @@
+# Everything runs from .venv, which the first target that needs it makes from plain python3.
+.DEFAULT_GOAL := help
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS += --no-builtin-rules
+
+PYTHON ?= python3
+VENV := .venv
+STAMP := $(VENV)/.installed
+BIN := $(VENV)/bin
+# More words for the command behind a target: make test ARGS="-k chain", make up ARGS="--no-demo".
+ARGS ?=
+
+.PHONY: help up test check bench fmt lock docs clean
+
+help:  ## Show what can be made
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+up: $(STAMP)  ## Start Tocsin with embedded engines and fire a demo job
+	@exec $(BIN)/tocsin up $(ARGS)
+
+test: $(STAMP)  ## Run the whole test suite
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(STAMP)  ## Lint, format, types, import rules, architecture tests
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m pytest tests/architecture -q
+
+bench: $(STAMP)  ## Measure: rates, lateness, CPU per fire
+	@$(BIN)/tocsin bench $(ARGS)
+
+fmt: $(STAMP)  ## Format, and fix what can be fixed
+	@$(BIN)/ruff check --fix --exit-zero .
+	@$(BIN)/ruff format .
+
+lock: $(STAMP)  ## Resolve pyproject.toml anew into requirements.lock
+	@$(BIN)/uv pip compile pyproject.toml --all-extras --generate-hashes --universal \
+	    --python-version 3.11 --no-annotate --no-header --no-emit-index-url --upgrade \
+	    --quiet --output-file requirements.lock
+
+docs: $(STAMP)  ## Write the generated pages of docs/
+	@$(BIN)/tocsin doctor --write-settings docs/settings.md
+
+clean:  ## Remove .venv and caches; data of `make up` stays
+	@rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+# The build tools come from the lock too, hence no build isolation: nothing is fetched unhashed.
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "Tocsin needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || echo missing)." >&2; \
+	    echo "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
+	    rm -rf $(VENV); \
+	    echo "'$(PYTHON) -m venv' failed: on Debian and Ubuntu install python3-venv." >&2; exit 1; }
+	@echo "Installing into $(VENV) (once, about a minute)..." >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@

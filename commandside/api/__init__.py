@@ -1,0 +1,1 @@
+"""The command API over HTTP: decoding, refusals as problems, and nothing that decides."""

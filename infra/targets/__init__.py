@@ -1,0 +1,1 @@
+"""Targets: the calls that a fire makes, and the addresses that it may never reach."""

@@ -1,0 +1,1 @@
+"""Tests, by what they stand on: pure functions, ports, engines, the whole program."""

@@ -1,0 +1,1 @@
+"""Engines that tests start: real, on loopback, with data that outlives a kill."""

@@ -1,0 +1,226 @@
+"""The schedule kinds of a job as stored values, their parsers, and their plans.
+
+All instants are whole milliseconds since the epoch, UTC.
+"""
+
+import re
+from datetime import date
+from functools import lru_cache
+from typing import Final, Protocol
+
+import msgspec
+
+
+LAST_INSTANT: Final = 253_402_300_799_999
+"""9999-12-31T23:59:59.999Z: no slot lies beyond."""
+PAST_ALLOWED_MS: Final = 60_000
+"""A one-time job this far in the past still fires, at once."""
+COUNT_LIMIT: Final = 1_000
+"""Passed slots are counted up to here, so that a decision's work is bounded."""
+PLANS_KEPT: Final = 4_096
+"""Compiled plans kept; one takes about a kilobyte."""
+TEXT_LIMIT: Final = 128
+"""Characters of a schedule, as typed."""
+ZONE_LIMIT: Final = 64
+"""Characters of a zone name that are looked at; the longest real one has 32."""
+
+
+class OneTime(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
+    """One slot at `run_at`."""
+
+    run_at: int
+
+
+class Cron(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=2):
+    """A cron text in a zone.
+
+    `text` is the canonical form, `typed` what the tenant sent. An empty `gap` or `fold` is the
+    default rule of the schedule (see `cron.walk`).
+    """
+
+    text: str
+    typed: str
+    zone: str
+    dialect: str = "vixie"
+    gap: str = ""
+    fold: str = ""
+
+
+ScheduleSpec = OneTime | Cron
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Why a schedule is not accepted: a JSON pointer into the define body, and a sentence."""
+
+    pointer: str
+    detail: str
+
+
+class ScheduleBreach(Exception):
+    """A plan answered a slot that is not after the instant asked about: a bug, parks the job."""
+
+
+class Plan(Protocol):
+    """The slots of a schedule, in ms."""
+
+    def next_after(self, t: int) -> int | None:
+        """The first slot strictly after `t`, or None: never again."""
+        ...
+
+    def last_until(self, t: int) -> int | None:
+        """The newest slot at or before `t`, or None: none yet."""
+        ...
+
+
+class _OneTimePlan:
+    __slots__ = ("_run_at",)
+
+    def __init__(self, run_at: int) -> None:
+        self._run_at = run_at
+
+    def next_after(self, t: int) -> int | None:
+        return self._run_at if self._run_at > t else None
+
+    def last_until(self, t: int) -> int | None:
+        return self._run_at if self._run_at <= t else None
+
+
+_RFC3339: Final = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?"
+    r"(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
+)
+_RFC3339_LIMIT: Final = 40
+_EPOCH_ORDINAL: Final = 719_163
+
+
+def parse_one_time(run_at: str, at: int) -> OneTime | Refused:
+    """Read an RFC 3339 instant with its offset; `at` is now, in ms.
+
+    Up to 60 s in the past is accepted (it fires at once); finer than a millisecond is refused,
+    never cut.
+    """
+    instant = _read_instant(run_at)
+    if isinstance(instant, str):
+        return Refused("/run_at", instant)
+    if instant < at - PAST_ALLOWED_MS:
+        return Refused("/run_at", "more than 60 s in the past: give an instant still to come")
+    return OneTime(instant)
+
+
+def _read_instant(text: str) -> int | str:
+    """Milliseconds since the epoch, or what is wrong with the text."""
+    found = _RFC3339.fullmatch(text) if len(text) <= _RFC3339_LIMIT else None
+    if found is None:
+        return "not an RFC 3339 instant with an offset, such as 2027-03-01T09:00:00Z"
+    year, month, day, hour, minute, second = (int(part) for part in found.group(1, 2, 3, 4, 5, 6))
+    if hour > 23 or minute > 59 or second > 59:  # noqa: PLR2004
+        return "a time of day runs from 00:00:00 to 23:59:59"
+    fraction = (found[7] or "").rstrip("0")
+    if len(fraction) > 3:  # noqa: PLR2004
+        return "finer than a millisecond: give at most three digits after the second"
+    offset_s = 0
+    if found[8]:
+        if int(found[9]) > 23 or int(found[10]) > 59:  # noqa: PLR2004
+            return "an offset runs from -23:59 to +23:59"
+        offset_s = int(found[9]) * 3600 + int(found[10]) * 60
+        offset_s = -offset_s if found[8] == "-" else offset_s
+    try:
+        days = date(year, month, day).toordinal() - _EPOCH_ORDINAL
+    except ValueError:
+        return f"{text[:10]} is not a day of the calendar"
+    local_s = days * 86_400 + hour * 3600 + minute * 60 + second
+    instant = (local_s - offset_s) * 1000 + int(fraction.ljust(3, "0"))
+    if instant > LAST_INSTANT:
+        return "after the year 9999 in UTC"
+    return instant
+
+
+def parse_cron(  # noqa: PLR0913 - each is a field of the define body
+    schedule: str,
+    timezone: str,
+    *,
+    dialect: str = "vixie",
+    gap: str = "",
+    fold: str = "",
+    min_interval_s: int = 60,
+) -> Cron | Refused:
+    """Read a cron text and its zone; the result is stored as it is.
+
+    `gap` is "", "next" or "skip"; `fold` is "", "first", "last" or "both". `min_interval_s` is
+    the least distance of two fires that the tenant may ask for.
+    """
+    if len(schedule) > TEXT_LIMIT:
+        return Refused(
+            "/schedule", f"{len(schedule)} characters; a schedule has at most {TEXT_LIMIT}"
+        )
+    if len(timezone) > ZONE_LIMIT:
+        return Refused("/timezone", "not a known IANA time zone, such as Europe/Berlin")
+    return _parse_cron(schedule, timezone, dialect, gap, fold, min_interval_s)
+
+
+@lru_cache(PLANS_KEPT)
+def _parse_cron(  # noqa: PLR0913 - the arguments are the key of the cache
+    schedule: str, timezone: str, dialect: str, gap: str, fold: str, min_interval_s: int
+) -> Cron | Refused:
+    raise NotImplementedError
+
+
+class _Forward:
+    """Any plan, with the one check that no schedule ever answers an instant again."""
+
+    __slots__ = ("_inner",)
+
+    def __init__(self, inner: Plan) -> None:
+        self._inner = inner
+
+    def next_after(self, t: int) -> int | None:
+        slot = self._inner.next_after(t)
+        if slot is not None and slot <= t:
+            raise ScheduleBreach(f"next slot {slot} is not after {t}")
+        return slot
+
+    def last_until(self, t: int) -> int | None:
+        slot = self._inner.last_until(t)
+        if slot is not None and slot > t:
+            raise ScheduleBreach(f"newest slot {slot} is after {t}")
+        return slot
+
+
+@lru_cache(PLANS_KEPT)
+def plan(spec: ScheduleSpec) -> Plan:
+    """Compile a schedule; the same value gives the same plan.
+
+    Its answers raise `ScheduleBreach` if they ever fail to go forward.
+    """
+    if isinstance(spec, OneTime):
+        return _Forward(_OneTimePlan(spec.run_at))
+    raise NotImplementedError
+
+
+def passed(
+    slots: Plan, after: int, until: int, limit: int = COUNT_LIMIT
+) -> tuple[int, int, int | None] | None:
+    """The slots in (after, until]: first, last and how many; None if there is none.
+
+    First and last are exact; the count is exact up to `limit`, and None beyond.
+    """
+    first = slots.next_after(after)
+    if first is None or first > until:
+        return None
+    last = slots.last_until(until)
+    if last is None or last < first:
+        raise ScheduleBreach(f"slot {first} is in ({after}, {until}], but the newest is {last}")
+    slot, count = first, 1
+    while slot < last:
+        if count == limit:
+            return first, last, None
+        following = slots.next_after(slot)
+        if following is None or following > last:
+            raise ScheduleBreach(f"no slot after {slot}, but {last} is one")
+        slot, count = following, count + 1
+    return first, last, count
+
+
+def warnings(spec: ScheduleSpec, at: int) -> tuple[str, ...]:
+    """What a person may not expect of this schedule, in sentences; `at` is now, in ms."""
+    return ()

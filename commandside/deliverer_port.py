@@ -1,0 +1,103 @@
+"""The port through which the dispatcher calls targets."""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+ERRORS: Final = frozenset(
+    {
+        "bad_response",
+        "blocked_address",
+        "connect",
+        "dns",
+        "reset",
+        "response_too_large",
+        "send_deadline",
+        "timeout",
+        "tls",
+    }
+)
+KEPT_BODY_BYTES: Final = 1024
+KEPT_HEADERS: Final = frozenset(
+    {
+        "content-length",
+        "content-type",
+        "date",
+        "retry-after",
+        "server",
+        "tocsin-completion",
+        "x-request-id",
+    }
+)
+
+
+class Call(msgspec.Struct, gc=False):
+    """One attempt, ready to send.
+
+    `token` is the caller's and comes back on the answer. `headers` are complete lines
+    (`b"Name: value"`), `Content-Type` among them if there is a body; `Host`, `Content-Length` and
+    `Accept-Encoding: identity` are the deliverer's. `timeout_ms` is one deadline for resolving,
+    connecting, TLS and the response. `not_after_us` is in microseconds of the monotonic clock that
+    the deliverer was made with: a call that has not been started by then is never started.
+    """
+
+    token: int
+    tenant_id: bytes
+    scheme: str
+    host: str
+    port: int
+    path: str
+    method: str
+    headers: list[bytes]
+    body: bytes
+    timeout_ms: int
+    not_after_us: int
+
+
+class Answer(msgspec.Struct, gc=False):
+    """What came of one call.
+
+    `status` is 0 if no complete header block came. `error` is empty or one of `ERRORS`; it can
+    stand beside a status (the body was cut or too long: the status holds). `sent` is false only
+    if no byte of the request can have reached the target. `headers` are those of `KEPT_HEADERS`,
+    names in lower case; `body` is its first `KEPT_BODY_BYTES`.
+    """
+
+    token: int
+    status: int
+    error: str
+    sent: bool
+    elapsed_us: int
+    headers: tuple[tuple[str, str], ...] = ()
+    retry_after: str = ""
+    body: bytes = b""
+
+
+class Deliverer(Protocol):
+    """Calls targets concurrently; neither `submit` nor `poll` ever blocks or raises on an answer.
+
+    Every submitted call is answered exactly once, by `poll`, in any order.
+    """
+
+    @property
+    def in_flight(self) -> int:
+        """Calls submitted and not answered yet."""
+        ...
+
+    @property
+    def room(self) -> int:
+        """How many more calls `submit` takes now; more is a bug of the caller."""
+        ...
+
+    def submit(self, calls: Sequence[Call]) -> None:
+        """Take calls; at most `room`."""
+        ...
+
+    def poll(self) -> list[Answer]:
+        """Move everything on that can move, and return what ended."""
+        ...
+
+    def close(self) -> None:
+        """Drop every call in flight, unanswered, and every connection."""
+        ...

@@ -1,0 +1,10 @@
+"""What a parser answers instead of a value: which field is wrong, and what would be right."""
+
+import msgspec
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """One refused field: `pointer` is a JSON pointer into the body, `detail` says what is right."""
+
+    pointer: str
+    detail: str

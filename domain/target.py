@@ -1,0 +1,319 @@
+"""Where a fire goes, and which addresses may be called at all.
+
+One parser judges the text of a URL, and its parts, never the text, are what the sender uses: two
+parsers that read one URL differently are how a check is passed and another host is called. Text
+and literal addresses are judged when a job is defined; names are resolved, and every address of
+theirs judged by the same `address_allowed`, at every attempt.
+
+The structs are stored inside events: fields are appended at the end only, with defaults.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from domain.refusal import Refused
+
+URL_LENGTH_MAX: Final = 2048
+HEADERS_MAX: Final = 20
+HEADER_VALUE_MAX: Final = 1024
+METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+UNPRIVILEGED_PORT: Final = 1024
+HOST_LENGTH_MAX: Final = 253
+OPEN_PORTS: Final = frozenset({80, 443, 8080, 8443})
+
+_PORTS: Final = range(1, 65536)
+_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?]*)(?P<rest>[/?].*)?")
+_AUTHORITY = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]*)(?::(?P<port>.*))?")
+_PORT = re.compile(r"[0-9]{1,5}")
+_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_QUAD = re.compile(r"(?:(?:0|[1-9][0-9]{0,2})\.){3}(?:0|[1-9][0-9]{0,2})")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
+_HEADER_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+
+# Names that frame the message, that proxies set, or that Tocsin itself sends.
+_OUR_HEADERS: Final = frozenset(
+    {
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "expect",
+        "forwarded",
+        "host",
+        "idempotency-key",
+        "keep-alive",
+        "te",
+        "traceparent",
+        "tracestate",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "via",
+    }
+)
+_OUR_HEADER_PREFIXES: Final = ("proxy-", "tocsin-", "webhook-", "x-forwarded-")
+
+
+class Range(msgspec.Struct, frozen=True, array_like=True):
+    """One block of addresses of one family (`version` 4 or 6), both ends included."""
+
+    version: int
+    first: int
+    last: int
+
+
+class AddressRules(msgspec.Struct, frozen=True):
+    """What the operator changed about the addresses that may be called.
+
+    `allowed` opens ranges (and every port in them) that are closed by default; `extra_ports` opens
+    ports from 1024 upwards on public addresses; `own` closes ranges, `own_hosts` names (lower
+    case): those of this installation itself, so that no job calls the scheduler.
+    """
+
+    allowed: tuple[Range, ...] = ()
+    extra_ports: tuple[int, ...] = ()
+    own: tuple[Range, ...] = ()
+    own_hosts: tuple[str, ...] = ()
+
+
+class Header(msgspec.Struct, frozen=True, array_like=True):
+    """A header of the tenant; `value` is ciphertext inside events and plain at the edges."""
+
+    name: str
+    value: bytes
+
+
+class HttpTarget(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """An HTTP endpoint in parts, canonical: host in lower case without brackets.
+
+    `path` is the origin form (path and query) exactly as typed, `url_typed` the URL as the tenant
+    gave it, for showing only.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    method: str
+    headers: tuple[Header, ...]
+    url_typed: str
+
+
+Target = HttpTarget
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def parse_range(text: str) -> Range | Refused:
+    """Read a CIDR block such as `10.0.0.0/8`; a single address is a block of one."""
+    try:
+        network = ipaddress.ip_network(text, strict=True)
+    except ValueError as reason:
+        return Refused("", f"{text!r} is not a CIDR block: {reason}")
+    first = int(network.network_address)
+    return Range(network.version, first, first + network.num_addresses - 1)
+
+
+def address_rules(allowed: Iterable[str] = (), extra_ports: Iterable[int] = ()) -> AddressRules:
+    """Make rules of CIDR texts that were checked before; a wrong one is a bug of the caller."""
+    ranges = [parse_range(text) for text in allowed]
+    wrong = [item.detail for item in ranges if isinstance(item, Refused)]
+    assert not wrong, wrong
+    return AddressRules(
+        tuple(item for item in ranges if isinstance(item, Range)), tuple(extra_ports)
+    )
+
+
+def _blocks(*texts: str) -> tuple[Range, ...]:
+    return address_rules(texts).allowed
+
+
+_CLOSED_V4: Final = _blocks(
+    "0.0.0.0/8",
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "127.0.0.0/8",
+    "168.63.129.16/32",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.0.0.0/24",
+    "192.0.2.0/24",
+    "192.88.99.0/24",
+    "192.168.0.0/16",
+    "198.18.0.0/15",
+    "198.51.100.0/24",
+    "203.0.113.0/24",
+    "224.0.0.0/4",
+    "240.0.0.0/4",
+)
+_OPEN_V6: Final = _blocks("2000::/3")
+_CLOSED_V6: Final = _blocks("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
+
+
+def _within(address: Address, ranges: tuple[Range, ...]) -> bool:
+    number, version = int(address), address.version
+    return any(r.version == version and r.first <= number <= r.last for r in ranges)
+
+
+def _public(address: Address) -> bool:
+    if isinstance(address, ipaddress.IPv4Address):
+        return not _within(address, _CLOSED_V4)
+    return _within(address, _OPEN_V6) and not _within(address, _CLOSED_V6)
+
+
+def _port_open(port: int, rules: AddressRules) -> bool:
+    return port in OPEN_PORTS or (port >= UNPRIVILEGED_PORT and port in rules.extra_ports)
+
+
+def address_allowed(ip: str | bytes, port: int, rules: AddressRules) -> bool:
+    """Say whether an attempt may connect to `ip` (canonical text, or packed bytes) and `port`.
+
+    Anything that is not an address, and any IPv6 scope, is not allowed.
+    """
+    if port not in _PORTS:
+        return False
+    try:
+        address = ipaddress.ip_address(ip)
+    except ValueError:
+        return False
+    if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
+        return False
+    if _within(address, rules.own):
+        return False
+    if _within(address, rules.allowed):
+        return True
+    return _public(address) and _port_open(port, rules)
+
+
+def _parse_host(text: str) -> str | Address:
+    """Return a literal address or a lower-case name; raise ValueError with the reason."""
+    if text.startswith("["):
+        if "%" in text:
+            raise ValueError("an IPv6 scope is not allowed")
+        return ipaddress.IPv6Address(text[1:-1])
+    name = text.lower()
+    labels = name.split(".")
+    # Resolvers read 127.1, 0x7f.1 and 2130706433 as addresses; so a numeric end must be a quad.
+    if labels[-1][:1].isdigit():
+        if not _QUAD.fullmatch(name):
+            raise ValueError("a numeric host must be a plain dotted quad such as 93.184.216.34")
+        return ipaddress.IPv4Address(name)
+    if not labels[-1]:
+        raise ValueError("the host is empty or ends in a dot")
+    if len(labels) == 1:
+        raise ValueError("a host of a single label is not a public name")
+    if len(name) > HOST_LENGTH_MAX or not all(_LABEL.fullmatch(label) for label in labels):
+        raise ValueError("the host must be a DNS name of letters, digits, hyphens (IDNA A-labels)")
+    if not all(_decodes(label) for label in labels if label.startswith("xn--")):
+        raise ValueError("an xn-- label of the host does not decode")
+    return name
+
+
+def _decodes(a_label: str) -> bool:
+    coded = a_label.removeprefix("xn--")
+    try:
+        decoded = coded.encode().decode("punycode")
+        return not decoded.isascii() and decoded.encode("punycode").decode() == coded
+    except (ValueError, OverflowError):
+        return False
+
+
+def _split(url: str) -> tuple[str, str, str, str]:
+    """Return scheme, host text, port text and origin form; raise ValueError with the reason."""
+    if not 0 < len(url) <= URL_LENGTH_MAX:
+        raise ValueError(f"a URL has 1 to {URL_LENGTH_MAX} characters")
+    if any(not "\x21" <= char <= "\x7e" for char in url):
+        raise ValueError("printable ASCII without blanks: a name as A-label, a path %-encoded")
+    if "\\" in url or "#" in url:
+        raise ValueError("a backslash or a fragment (#) is not allowed")
+    parts = _URL.fullmatch(url)
+    if parts is None or (scheme := parts["scheme"].lower()) not in DEFAULT_PORTS:
+        raise ValueError("an absolute URL that begins with http:// or https://")
+    if "@" in parts["authority"]:
+        raise ValueError("credentials in a URL are not allowed; send an Authorization header")
+    authority = _AUTHORITY.fullmatch(parts["authority"])
+    if authority is None:
+        raise ValueError("the host is not readable")
+    rest = parts["rest"] or "/"
+    # RFC 3986 lets the port be empty, which means the default one.
+    port = authority["port"] or str(DEFAULT_PORTS[scheme])
+    return scheme, authority["host"], port, rest if rest[0] == "/" else "/" + rest
+
+
+def _parse_url(url: str, rules: AddressRules) -> tuple[str, str, int, str]:
+    """Return scheme, host, port and origin form; raise ValueError with the reason."""
+    scheme, host_text, port_text, path = _split(url)
+    if not _PORT.fullmatch(port_text) or int(port_text) not in _PORTS:
+        raise ValueError("the port must be a number from 1 to 65535")
+    port = int(port_text)
+    host = _parse_host(host_text)
+    _judge(host, port, rules)
+    return scheme, str(host), port, path
+
+
+def _judge(host: str | Address, port: int, rules: AddressRules) -> None:
+    if isinstance(host, str):
+        if host in rules.own_hosts:
+            raise ValueError("this host is the scheduler itself")
+        # A name may resolve into a range that the operator opened, which lifts the rule on ports.
+        if not rules.allowed and not _port_open(port, rules):
+            raise ValueError(f"port {port} is not open to targets")
+    elif not address_allowed(host.packed, port, rules):
+        if _public(host) and not _within(host, rules.own):
+            raise ValueError(f"port {port} is not open to targets")
+        raise ValueError("this address is not open to targets")
+
+
+def _parse_headers(headers: Mapping[str, object]) -> tuple[tuple[Header, ...], list[Refused]]:
+    base = "/target/headers"
+    if len(headers) > HEADERS_MAX:
+        return (), [Refused(base, f"at most {HEADERS_MAX} headers")]
+    kept: list[Header] = []
+    wrong: list[Refused] = []
+    seen: set[str] = set()
+    for name, value in headers.items():
+        pointer = f"{base}/{name.replace('~', '~0').replace('/', '~1')}"
+        low = name.lower()
+        if not _HEADER_NAME.fullmatch(name):
+            wrong.append(Refused(pointer, "a name has 1 to 64 letters, digits and hyphens"))
+        elif low in _OUR_HEADERS or low.startswith(_OUR_HEADER_PREFIXES):
+            wrong.append(Refused(pointer, "this header is set by the scheduler or by HTTP itself"))
+        elif low in seen:
+            wrong.append(Refused(pointer, "the header is given twice"))
+        elif (
+            not isinstance(value, str)
+            or len(value) > HEADER_VALUE_MAX
+            or not _HEADER_VALUE.fullmatch(value)
+        ):
+            wrong.append(
+                Refused(
+                    pointer,
+                    f"a value is 1 to {HEADER_VALUE_MAX} printable ASCII characters"
+                    " without blanks at its ends",
+                )
+            )
+        else:
+            kept.append(Header(name, value.encode("ascii")))
+        seen.add(low)
+    return tuple(kept), wrong
+
+
+def parse_http_target(
+    url: str, method: str, headers: Mapping[str, object], rules: AddressRules
+) -> HttpTarget | tuple[Refused, ...]:
+    """Judge a target as it was typed: its parts, or every reason why it cannot be called."""
+    wrong: list[Refused] = []
+    scheme, host, port, path = "", "", 0, ""
+    try:
+        scheme, host, port, path = _parse_url(url, rules)
+    except ValueError as reason:
+        wrong.append(Refused("/target/url", str(reason)))
+    if method not in METHODS:
+        wrong.append(Refused("/target/method", f"one of {', '.join(METHODS)}"))
+    kept, wrong_headers = _parse_headers(headers)
+    wrong += wrong_headers
+    return tuple(wrong) or HttpTarget(scheme, host, port, path, method, kept, url)

@@ -53,7 +53,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	    echo "Tocsin needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || echo missing)." >&2; \
 	    echo "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || { \
 	    rm -rf $(VENV); \
 	    echo "'$(PYTHON) -m venv' failed: on Debian and Ubuntu install python3-venv." >&2; exit 1; }
 	@echo "Installing into $(VENV) (once, about a minute)..." >&2

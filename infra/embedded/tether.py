@@ -1,0 +1,39 @@
+"""Become another program, tied to the life of the process that started it.
+
+Run by path with a bare interpreter (`python -I -S tether.py SIGNAL PARENT UID GID argv...`), so
+it imports the standard library only. It is a program of its own, not a `preexec_fn`: code between
+fork and exec can deadlock when the parent has threads, which supervisors do.
+
+The kernel sends SIGNAL when the *thread* that started this process ends, so engines are to be
+started from a thread that lives as long as they should. Only Linux can do this; elsewhere the
+reaping at the next start is all there is.
+"""
+
+import ctypes
+import os
+import sys
+
+_PR_SET_PDEATHSIG = 1
+_ARGUMENTS_BEFORE_COMMAND = 5
+
+
+def main(argv: list[str]) -> None:
+    """Drop to the account, arm the parent-death signal, and exec the command."""
+    death_signal, parent, uid, gid = (int(word) for word in argv[1:_ARGUMENTS_BEFORE_COMMAND])
+    command = argv[_ARGUMENTS_BEFORE_COMMAND:]
+    if uid >= 0:
+        os.setgroups([])
+        os.setgid(gid)
+        os.setuid(uid)
+    if sys.platform == "linux":
+        # After setuid, which clears the signal; exec of a plain binary keeps it.
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.prctl(_PR_SET_PDEATHSIG, death_signal, 0, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+        if os.getppid() != parent:
+            sys.exit("the supervisor ended before this program began")
+    os.execv(command[0], command)  # noqa: S606 - an exec without a shell is what this is for
+
+
+if __name__ == "__main__":
+    main(sys.argv)

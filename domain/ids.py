@@ -1,0 +1,72 @@
+"""Identity: every id is 16 raw bytes inside, `<prefix>_<32 hex>` at the edges.
+
+Ids that stand for something a client or a schedule already named are pure functions of that name,
+so a repeated command or a replayed plan meets the same stream (protocol.md §2).
+"""
+
+from hashlib import blake2b
+from typing import Final
+
+SIZE: Final = 16
+TENANT: Final = "tn"
+JOB: Final = "jb"
+RUN: Final = "rn"
+SESSION: Final = "ss"
+
+SLOT, MANUAL, BACKFILL, REDRIVE = 0, 1, 2, 3
+"""Kinds of run. Only `SLOT` runs are links of the job's chain."""
+
+KIND_NAMES: Final = ("slot", "manual", "backfill", "redrive")
+
+
+def text(prefix: str, raw: bytes) -> str:
+    """Return the form of an id that users see, for example `jb_0f…` (prefix, `_`, 32 hex)."""
+    return f"{prefix}_{raw.hex()}"
+
+
+def parse(prefix: str, value: str) -> bytes | None:
+    """Return the 16 bytes of a textual id, or None where `value` is not exactly one."""
+    head, mark, digits = value.partition("_")
+    if head != prefix or not mark or len(digits) != 2 * SIZE or digits != digits.lower():
+        return None
+    try:
+        return bytes.fromhex(digits) if digits.isalnum() else None
+    except ValueError:
+        return None
+
+
+def derived(domain: str, *parts: bytes) -> bytes:
+    """Return 16 bytes that are a function of `parts`, separated by use (`domain`, ≤ 16 ASCII)."""
+    digest = blake2b(digest_size=SIZE, person=domain.encode("ascii"))
+    for part in parts:
+        digest.update(len(part).to_bytes(4, "big"))
+        digest.update(part)
+    return digest.digest()
+
+
+def job_id_of_key(tenant_id: bytes, kind: str, key: str) -> bytes:
+    """Return the id of a job that a client named; `kind` is `key` or `request`."""
+    return derived("job", tenant_id, kind.encode("ascii"), key.encode())
+
+
+def command_id_of(tenant_id: bytes, key: str) -> bytes:
+    """Return the id of a command that carries an `Idempotency-Key`."""
+    return derived("command", tenant_id, key.encode())
+
+
+def run_id(job_id: bytes, life: int, nominal: int, kind: int, salt: bytes = b"") -> bytes:
+    """Return the stream id of one occurrence: UUIDv8, time-ordered by its nominal instant (ms).
+
+    `salt` is the command id of a manual run, the generation (4 bytes) of a backfill or redrive, and
+    empty for a slot.
+    """
+    digest = blake2b(digest_size=10, person=b"run")
+    digest.update(b"%b%d/%d/%d/%b" % (job_id, life, nominal, kind, salt))
+    tail = digest.digest()
+    return b"".join(
+        (
+            nominal.to_bytes(6, "big"),
+            bytes(((tail[0] & 0x0F) | 0x80, tail[1], (tail[2] & 0x3F) | 0x80)),
+            tail[3:],
+        )
+    )

@@ -1,0 +1,24 @@
+"""Instants are whole milliseconds since the epoch, UTC, as `int`; this module converts them."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+LAST: Final = 253_402_300_799_999
+"""9999-12-31T23:59:59.999Z, the last instant that RFC 3339 can say."""
+
+SECOND: Final = 1_000
+MINUTE: Final = 60_000
+HOUR: Final = 3_600_000
+DAY: Final = 86_400_000
+
+
+def rfc3339(at: int) -> str:
+    """Return `at` (ms) as RFC 3339 in UTC, for example `2026-03-14T09:00:00.000Z`."""
+    seconds, ms = divmod(at, SECOND)
+    moment = EPOCH + timedelta(seconds=seconds)
+    return (
+        f"{moment:%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"
+        if moment.year >= 1000
+        else f"{moment.isoformat()[:19]}.{ms:03d}Z"
+    )

@@ -1,0 +1,172 @@
+"""What can be written into a job's stream. Storage format: append fields at the end only.
+
+`Defined` and `Revised` carry the whole spec, so the spec of version v is the event at v. Payload and
+target header values in a spec are ciphertext under the tenant's key.
+"""
+
+import msgspec
+
+from domain.retry import RetryPolicy
+from domain.run.events import CatchUp, Passed
+from domain.schedule.schedule import OneTime, ScheduleSpec
+from domain.target import Target
+
+SKIP, ALLOW, BUFFER_ONE, BUFFER_ALL, CANCEL_OTHER = 0, 1, 2, 3, 4
+OVERLAP_NAMES = ("skip", "allow", "buffer_one", "buffer_all", "cancel_other")
+
+LATEST, ALL, NONE = 0, 1, 2
+MISFIRE_NAMES = ("latest", "all", "skip")
+
+
+class JobSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Everything a tenant says about a job. Zero means "no limit" for windows, ends and counts."""
+
+    schedule: ScheduleSpec
+    target: Target
+    retry: RetryPolicy
+    timeout_ms: int
+    key_template: str
+    payload: bytes = b""
+    """AES-256-GCM ciphertext of the body, empty for no body."""
+    content_type: str = ""
+    jitter_ms: int = 0
+    exact: bool = False
+    overlap: int = SKIP
+    overlap_limit: int = 1
+    misfire: int = LATEST
+    catch_up_window_ms: int = 0
+    max_lateness_ms: int = 0
+    name: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    starts_at: int = 0
+    ends_at: int = 0
+    max_runs: int = 0
+    heartbeat_timeout_ms: int = 0
+    max_run_time_ms: int = 0
+    exclude: tuple[str, ...] = ()
+
+    @property
+    def is_one_time(self) -> bool:
+        """The job has one occurrence; the end of its run is the end of the job."""
+        return isinstance(self.schedule, OneTime)
+
+    @property
+    def plans_at_lease(self) -> bool:
+        """The next link is planned with the first lease of the last one, not at its end."""
+        return self.overlap in (ALLOW, CANCEL_OTHER)
+
+
+class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Something that happened to one job. `at` is the effective instant (ms, database clock)."""
+
+
+class Defined(Event, frozen=True, tag=1):
+    """The job exists. `life` counts the definitions of its stream."""
+
+    at: int
+    tenant_id: bytes
+    life: int
+    spec: JobSpec
+    cursor: int
+    """Every slot ≤ cursor is settled; a new job starts at `at` - 1 or the last life's cursor."""
+    key: str = ""
+    actor: str = ""
+    zone_data: str = ""
+
+
+class Revised(Event, frozen=True, tag=2):
+    """The spec changed. `payload_version` is the version whose body and key new runs carry."""
+
+    at: int
+    spec: JobSpec
+    payload_version: int
+    cursor: int
+    held: bytes = b""
+    passed: tuple[Passed, ...] = ()
+    actor: str = ""
+    zone_data: str = ""
+
+
+class Paused(Event, frozen=True, tag=3):
+    """No new attempt starts. `held`: the withheld frontier. `runs`: withdrawn or in flight then."""
+
+    at: int
+    cursor: int
+    held: bytes = b""
+    runs: tuple[bytes, ...] = ()
+    cause: str = "request"
+    reason: str = ""
+    passed: tuple[Passed, ...] = ()
+    actor: str = ""
+
+
+class Resumed(Event, frozen=True, tag=4):
+    """The schedule runs again, from `at`."""
+
+    at: int
+    cursor: int
+    reason: str = ""
+    passed: tuple[Passed, ...] = ()
+    catch_up: CatchUp | None = None
+    actor: str = ""
+
+
+class Cancelled(Event, frozen=True, tag=5):
+    """Tombstone: never deleted. Runs in flight end by themselves."""
+
+    at: int
+    cursor: int
+    reason: str = ""
+    passed: tuple[Passed, ...] = ()
+    in_flight: tuple[bytes, ...] = ()
+    actor: str = ""
+
+
+class Finished(Event, frozen=True, tag=6):
+    """No occurrence is left; attempts in flight and their retries go on."""
+
+    at: int
+    cursor: int
+    passed: tuple[Passed, ...] = ()
+
+
+class RunRequested(Event, frozen=True, tag=7):
+    """A manual run was asked for; its `Scheduled` is in the same decision."""
+
+    at: int
+    run_id: bytes
+    nominal: int
+    command_id: bytes
+    reason: str = ""
+    actor: str = ""
+
+
+class Replanned(Event, frozen=True, tag=8):
+    """A calendar, zone data or the cron engine changed; the open occurrence was planned again."""
+
+    at: int
+    cursor: int
+    zone_data: str
+    cause: str
+    passed: tuple[Passed, ...] = ()
+
+
+class CatchUpClosed(Event, frozen=True, tag=9):
+    """The rest of a catch-up was given its verdict."""
+
+    at: int
+    cursor: int
+    passed: tuple[Passed, ...] = ()
+
+
+JobEvent = (
+    Defined
+    | Revised
+    | Paused
+    | Resumed
+    | Cancelled
+    | Finished
+    | RunRequested
+    | Replanned
+    | CatchUpClosed
+)

@@ -1,0 +1,123 @@
+"""A job's state: the fold of its stream, kept whole in the job's head row.
+
+    none ─Defined─► Active ─Paused─► Paused ─Resumed─► Active
+                      │ ▲ Revised        │
+                      ▼ │                ▼
+                   Finished ─Cancelled─► Cancelled ─Defined (life + 1)─► Active
+
+A one-time job has no `Finished` event: the end of its only link implies it (`effective`), which
+saves an event and a head update in every one-time fire.
+"""
+
+from typing import assert_never
+
+import msgspec
+
+from domain.job import events as e
+from domain.run.events import CatchUp
+
+
+class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What stays true of a job whatever its status. `version` is that of its last event."""
+
+    job_id: bytes
+    tenant_id: bytes
+    version: int
+    life: int
+    spec: e.JobSpec
+    spec_version: int
+    payload_version: int
+    cursor: int
+    defined_at: int
+    changed_at: int
+    key: str = ""
+    zone_data: str = ""
+
+
+class Active(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
+    """Has its next occurrence planned."""
+
+    facts: Facts
+    catch_up: CatchUp | None = None
+
+
+class Paused(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=2):
+    """No new attempt starts. `runs` are those withdrawn or in flight when it was paused."""
+
+    facts: Facts
+    paused_at: int
+    held: bytes = b""
+    runs: tuple[bytes, ...] = ()
+    cause: str = ""
+    reason: str = ""
+
+
+class Finished(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=3):
+    """No occurrence is left."""
+
+    facts: Facts
+
+
+class Cancelled(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=4):
+    """A tombstone."""
+
+    facts: Facts
+    at: int
+    in_flight: tuple[bytes, ...] = ()
+
+
+JobState = Active | Paused | Finished | Cancelled
+STATUS_NAMES = {Active: "active", Paused: "paused", Finished: "finished", Cancelled: "cancelled"}
+
+
+def evolve(job_id: bytes, state: JobState | None, event: e.JobEvent) -> JobState:  # noqa: PLR0911 - one return per event
+    """Return the state after `event`, the next of the stream. Asserts that the event is legal."""
+    if isinstance(event, e.Defined):
+        assert state is None or isinstance(state, Cancelled)
+        version = 1 if state is None else state.facts.version + 1
+        return Active(
+            Facts(
+                job_id,
+                event.tenant_id,
+                version,
+                event.life,
+                event.spec,
+                version,
+                version,
+                event.cursor,
+                event.at,
+                event.at,
+                event.key,
+                event.zone_data,
+            )
+        )
+    assert state is not None, "a job starts with Defined"
+    facts = msgspec.structs.replace(
+        state.facts, version=state.facts.version + 1, changed_at=event.at
+    )
+    if not isinstance(event, e.RunRequested):
+        facts = msgspec.structs.replace(facts, cursor=event.cursor)
+    match event:
+        case e.Revised():
+            facts = msgspec.structs.replace(
+                facts,
+                spec=event.spec,
+                spec_version=facts.version,
+                payload_version=event.payload_version,
+                zone_data=event.zone_data or facts.zone_data,
+            )
+            if isinstance(state, Paused):
+                return msgspec.structs.replace(state, facts=facts, held=event.held)
+            return Active(facts)
+        case e.Paused():
+            return Paused(facts, event.at, event.held, event.runs, event.cause, event.reason)
+        case e.Resumed():
+            return Active(facts, event.catch_up)
+        case e.Cancelled():
+            return Cancelled(facts, event.at, event.in_flight)
+        case e.Finished():
+            return Finished(facts)
+        case e.RunRequested() | e.Replanned() | e.CatchUpClosed():
+            return msgspec.structs.replace(state, facts=facts)
+        case _:
+            assert_never(event)

@@ -343,6 +343,23 @@ class ReadyQueue(Protocol):
         """Leave the group and close."""
 
 
+# ------------------------------------------------------------------ secrets
+
+
+class KeyGone(Exception):
+    """The tenant's key has been destroyed, or the bytes are not its ciphertext of this job."""
+
+
+class Vault(Protocol):
+    """Envelope encryption: AES-256-GCM under the tenant's key, bound to tenant and job."""
+
+    def seal(self, tenant_id: bytes, job_id: bytes, plain: bytes) -> bytes:
+        """Return ciphertext that names its key; 30 bytes or so longer than `plain`."""
+
+    def open(self, tenant_id: bytes, job_id: bytes, sealed: bytes) -> bytes:
+        """Return the plain bytes; raises KeyGone."""
+
+
 # ------------------------------------------------------------------ commands
 
 

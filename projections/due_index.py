@@ -13,6 +13,7 @@ from domain.envelope import SettledRun
 from domain.job import state as js
 from domain.job.events import ALLOW
 from domain.run import state as rs
+from domain.run.events import CatchUp
 from domain.run.decide import MISFIRE_AFTER_MS
 
 READY, LEASED, ACCEPTED = 0, 1, 2
@@ -93,7 +94,7 @@ def due_row(state: SettledRun) -> DueRow | None:
 def run_of(row: DueRow) -> rs.Ready | rs.InFlight | rs.Awaiting:
     """Return the state that a row stands for; the inverse of `due_row`."""
     catch_up = (
-        rs.e.CatchUp(row.catch_start, row.catch_end, row.catch_left) if row.catch_left else None
+        CatchUp(row.catch_start, row.catch_end, row.catch_left) if row.catch_left else None
     )
     facts = rs.Facts(
         row.run_id,

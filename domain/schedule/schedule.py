@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from domain.schedule import cron, walk, zone
 
 LAST_INSTANT: Final = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z: no slot lies beyond."""
@@ -35,7 +36,7 @@ class Cron(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=2):
     """A cron text in a zone.
 
     `text` is the canonical form, `typed` what the tenant sent. An empty `gap` or `fold` is the
-    default rule of the schedule (see `cron.walk`).
+    default rule of the schedule (see `domain.schedule.walk`).
     """
 
     text: str
@@ -91,6 +92,7 @@ _RFC3339: Final = re.compile(
 )
 _RFC3339_LIMIT: Final = 40
 _EPOCH_ORDINAL: Final = 719_163
+_WHOLE_CYCLE_FROM: Final = 4_102_444_800_000  # 2100: from here on only rules are in force
 
 
 def parse_one_time(run_at: str, at: int) -> OneTime | Refused:
@@ -159,10 +161,34 @@ def parse_cron(  # noqa: PLR0913 - each is a field of the define body
 
 
 @lru_cache(PLANS_KEPT)
-def _parse_cron(  # noqa: PLR0913 - the arguments are the key of the cache
+def _parse_cron(  # noqa: PLR0913, PLR0917 - the arguments are the key of the cache
     schedule: str, timezone: str, dialect: str, gap: str, fold: str, min_interval_s: int
 ) -> Cron | Refused:
-    raise NotImplementedError
+    if dialect != "vixie":
+        return Refused("/dialect", f"{dialect!r} is not supported yet: leave it out, or 'vixie'")
+    if gap and gap not in walk.GAPS:
+        return Refused("/dst/gap", f"{gap!r} is not one of {', '.join(walk.GAPS)}")
+    if fold and fold not in walk.FOLDS:
+        return Refused("/dst/fold", f"{fold!r} is not one of {', '.join(walk.FOLDS)}")
+    unknown = zone.refusal(timezone)
+    if unknown is not None:
+        return Refused("/timezone", unknown)
+    try:
+        fields = cron.parse(schedule)
+    except cron.Wrong as wrong:
+        return Refused("/schedule", str(wrong))
+    spec = Cron(fields.text, schedule, timezone, dialect, gap, fold)
+    if fields.shortest_s < min_interval_s:
+        return Refused(
+            "/schedule",
+            f"fires {fields.shortest_s} s apart; at least {min_interval_s} s are allowed",
+        )
+    if plan(spec).next_after(_WHOLE_CYCLE_FROM) is None:
+        return Refused(
+            "/schedule",
+            f"never matches: each of its local times is skipped by the clock of {timezone}",
+        )
+    return spec
 
 
 class _Forward:
@@ -194,7 +220,8 @@ def plan(spec: ScheduleSpec) -> Plan:
     """
     if isinstance(spec, OneTime):
         return _Forward(_OneTimePlan(spec.run_at))
-    raise NotImplementedError
+    fields = cron.parse(spec.text)
+    return _Forward(walk.CronPlan(fields, zone.load(spec.zone), spec.gap, spec.fold))
 
 
 def passed(

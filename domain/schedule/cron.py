@@ -6,11 +6,14 @@ is refused, since one of them would fire at the wrong time.
 """
 
 import re
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from croniter import CroniterError, croniter
 
 _DAY_MINUTES: Final = 1_440
+_EVERY_DAY: Final = 0xFFFFFFFE  # days 1 to 31
+_FIVE_WEEKS: Final = sum(1 << 7 * week for week in range(6))  # and the one a month begins in
 _LONGEST: Final = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
@@ -84,11 +87,11 @@ class Fields(NamedTuple):
     @property
     def day_masks(self) -> tuple[int, ...]:
         """For a month whose first is weekday w: the bit set of days that match, by w."""
-        masks = []
-        for first in range(7):
-            named = sum(1 << d for d in range(1, 32) if self.weekdays >> (first + d - 1) % 7 & 1)
-            masks.append(self.days & named if self.both_days else self.days | named)
-        return tuple(masks)
+        weeks = self.weekdays * _FIVE_WEEKS
+        named = [(weeks >> first) << 1 & _EVERY_DAY for first in range(7)]
+        if self.both_days:
+            return tuple(self.days & mask for mask in named)
+        return tuple(self.days | mask for mask in named)
 
     @property
     def times(self) -> int:
@@ -98,13 +101,24 @@ class Fields(NamedTuple):
     @property
     def shortest_s(self) -> int:
         """The least distance of two slots within a day, or from one day into the next."""
-        times = self.times | self.times << _DAY_MINUTES
-        return 60 * next(wide for wide in range(1, _DAY_MINUTES + 1) if times & times >> wide)
+        minutes = [minute for minute in range(_DAY_MINUTES) if self.times >> minute & 1]
+        minutes.append(minutes[0] + _DAY_MINUTES)
+        return 60 * min(after - before for before, after in pairwise(minutes))
 
 
 def parse(text: str) -> Fields:
     """Read a text, or raise `Wrong`; the caller has bounded its length."""
-    if not all(" " <= character <= "~" or character == "\t" for character in text):
+    fields = read(text)
+    if not _has_a_date(fields):
+        _, _, day, month, _ = fields.text.split(" ")
+        raise Wrong(f"never matches: day {day} does not exist in month {month}")
+    _ask_croniter(fields)
+    return fields
+
+
+def read(text: str) -> Fields:
+    """Read a text without asking whether it ever matches: enough for one that was parsed."""
+    if not text.isascii() or not text.replace("\t", " ").isprintable():
         raise Wrong("only plain ASCII text with blanks or tabs between the fields")
     parts = text.split()
     if parts and parts[0].startswith("@"):
@@ -112,26 +126,16 @@ def parse(text: str) -> Fields:
     if parts and "=" in parts[0]:
         raise Wrong(f"{parts[0]!r} is not part of a schedule: name the zone in `timezone`")
     if len(parts) != len(_FIELDS):
-        more = (
-            "; seconds or a year exist only in a dialect asked for by name"
-            if len(parts) > len(_FIELDS)
-            else ""
-        )
-        raise Wrong(
-            f"expected 5 fields (minute, hour, day of month, month, weekday), "
-            f"got {len(parts)}{more}"
-        )
-    read = [_read_field(part, field) for part, field in zip(parts, _FIELDS, strict=True)]
-    bits = [bit_set for _, bit_set in read]
-    bits[4] = (bits[4] | bits[4] >> 7) & 0x7F  # 7 is Sunday as well
-    fields = Fields(" ".join(canonical for canonical, _ in read), *bits)
-    if not _has_a_date(fields):
-        raise Wrong(
-            f"never matches: no month of {parts[3]!r} has a day {parts[2]!r}; "
-            "give a day that exists"
-        )
-    _ask_croniter(fields)
-    return fields
+        raise Wrong(_miscounted(len(parts)))
+    found = [_read_field(part, field) for part, field in zip(parts, _FIELDS, strict=True)]
+    return Fields(" ".join(canonical for canonical, _ in found), *(bits for _, bits in found))
+
+
+def _miscounted(count: int) -> str:
+    wanted = "expected 5 fields (minute, hour, day of month, month, weekday)"
+    if count > len(_FIELDS):
+        return f"{wanted}, got {count}; seconds or a year exist only in a dialect asked for by name"
+    return f"{wanted}, got {count}, such as 0 9 * * 1-5"
 
 
 def _word(parts: list[str]) -> list[str]:
@@ -146,18 +150,41 @@ def _word(parts: list[str]) -> list[str]:
 
 
 def _read_field(text: str, field: _Field) -> tuple[str, int]:
-    """The canonical form and bit set of one field."""
-    canonical, bits = [], 0
-    for element in text.split(","):
-        if not element:
-            raise Wrong(f"empty list element in {field.name}: {text!r}")
-        one, its_bits = _read_element(element, field)
-        canonical.append(one)
-        bits |= its_bits
-    return ",".join(canonical), bits
+    """The canonical form and bit set of one field.
+
+    A list becomes its values in order, a first `*` kept, as its place decides the day rule and
+    the rule of clock changes.
+    """
+    elements = text.split(",")
+    canonical, bits = _read_element(elements[0], field)
+    if len(elements) > 1:
+        starred = bits if canonical.startswith("*") else 0
+        for element in elements[1:]:
+            bits |= _read_element(element, field)[1]
+        bits = _one_sunday(bits, field)
+        runs = _runs(bits & ~starred)
+        canonical = ",".join([canonical, *runs] if starred else runs)
+    return canonical, _one_sunday(bits, field)
+
+
+def _one_sunday(bits: int, field: _Field) -> int:
+    return (bits | bits >> 7) & 0x7F if field.name == "weekday" else bits
+
+
+def _runs(bits: int) -> list[str]:
+    """The values of a bit set, neighbours joined to ranges."""
+    runs = []
+    while bits:
+        low = (bits & -bits).bit_length() - 1
+        length = (~(bits >> low) & -~(bits >> low)).bit_length() - 1
+        runs.append(str(low) if length == 1 else f"{low}-{low + length - 1}")
+        bits &= -1 << (low + length)
+    return runs
 
 
 def _read_element(text: str, field: _Field) -> tuple[str, int]:
+    if not text:
+        raise Wrong(f"empty list element in {field.name}")
     found = _ELEMENT.fullmatch(text)
     if found is None:
         raise Wrong(_not_understood(text, field))

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from domain.schedule import cron, walk, zone
+from domain.schedule import caution, cron, walk, zone
 
 LAST_INSTANT: Final = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z: no slot lies beyond."""
@@ -92,6 +92,7 @@ _RFC3339: Final = re.compile(
 )
 _RFC3339_LIMIT: Final = 40
 _EPOCH_ORDINAL: Final = 719_163
+_FINEST_S: Final = 60  # five fields cannot ask for less
 _WHOLE_CYCLE_FROM: Final = 4_102_444_800_000  # 2100: from here on only rules are in force
 
 
@@ -101,39 +102,37 @@ def parse_one_time(run_at: str, at: int) -> OneTime | Refused:
     Up to 60 s in the past is accepted (it fires at once); finer than a millisecond is refused,
     never cut.
     """
-    instant = _read_instant(run_at)
-    if isinstance(instant, str):
-        return Refused("/run_at", instant)
+    try:
+        instant = _read_instant(run_at)
+    except ValueError as error:
+        return Refused("/run_at", f"{run_at[:_RFC3339_LIMIT]!r} is not accepted: {error}")
     if instant < at - PAST_ALLOWED_MS:
-        return Refused("/run_at", "more than 60 s in the past: give an instant still to come")
+        return Refused(
+            "/run_at", f"{run_at!r} is more than 60 s in the past: give an instant still to come"
+        )
     return OneTime(instant)
 
 
-def _read_instant(text: str) -> int | str:
-    """Milliseconds since the epoch, or what is wrong with the text."""
+def _read_instant(text: str) -> int:
+    """Milliseconds since the epoch; ValueError says what is wrong with the text."""
     found = _RFC3339.fullmatch(text) if len(text) <= _RFC3339_LIMIT else None
     if found is None:
-        return "not an RFC 3339 instant with an offset, such as 2027-03-01T09:00:00Z"
+        raise ValueError("give RFC 3339 with an offset, such as 2027-03-01T09:00:00Z")
     year, month, day, hour, minute, second = (int(part) for part in found.group(1, 2, 3, 4, 5, 6))
     if hour > 23 or minute > 59 or second > 59:  # noqa: PLR2004
-        return "a time of day runs from 00:00:00 to 23:59:59"
+        raise ValueError("a time of day runs from 00:00:00 to 23:59:59")
     fraction = (found[7] or "").rstrip("0")
     if len(fraction) > 3:  # noqa: PLR2004
-        return "finer than a millisecond: give at most three digits after the second"
-    offset_s = 0
-    if found[8]:
-        if int(found[9]) > 23 or int(found[10]) > 59:  # noqa: PLR2004
-            return "an offset runs from -23:59 to +23:59"
-        offset_s = int(found[9]) * 3600 + int(found[10]) * 60
-        offset_s = -offset_s if found[8] == "-" else offset_s
-    try:
-        days = date(year, month, day).toordinal() - _EPOCH_ORDINAL
-    except ValueError:
-        return f"{text[:10]} is not a day of the calendar"
+        raise ValueError("give whole milliseconds, at most three digits after the second")
+    offset_hours, offset_minutes = int(found[9] or 0), int(found[10] or 0)
+    if offset_hours > 23 or offset_minutes > 59:  # noqa: PLR2004
+        raise ValueError("an offset runs from -23:59 to +23:59")
+    offset_s = (offset_hours * 3600 + offset_minutes * 60) * (-1 if found[8] == "-" else 1)
+    days = date(year, month, day).toordinal() - _EPOCH_ORDINAL
     local_s = days * 86_400 + hour * 3600 + minute * 60 + second
     instant = (local_s - offset_s) * 1000 + int(fraction.ljust(3, "0"))
     if instant > LAST_INSTANT:
-        return "after the year 9999 in UTC"
+        raise ValueError("it lies beyond the year 9999 in UTC")
     return instant
 
 
@@ -164,21 +163,15 @@ def parse_cron(  # noqa: PLR0913 - each is a field of the define body
 def _parse_cron(  # noqa: PLR0913, PLR0917 - the arguments are the key of the cache
     schedule: str, timezone: str, dialect: str, gap: str, fold: str, min_interval_s: int
 ) -> Cron | Refused:
-    if dialect != "vixie":
-        return Refused("/dialect", f"{dialect!r} is not supported yet: leave it out, or 'vixie'")
-    if gap and gap not in walk.GAPS:
-        return Refused("/dst/gap", f"{gap!r} is not one of {', '.join(walk.GAPS)}")
-    if fold and fold not in walk.FOLDS:
-        return Refused("/dst/fold", f"{fold!r} is not one of {', '.join(walk.FOLDS)}")
-    unknown = zone.refusal(timezone)
-    if unknown is not None:
-        return Refused("/timezone", unknown)
+    refused = _refuse_options(timezone, dialect, gap, fold)
+    if refused is not None:
+        return refused
     try:
         fields = cron.parse(schedule)
     except cron.Wrong as wrong:
         return Refused("/schedule", str(wrong))
     spec = Cron(fields.text, schedule, timezone, dialect, gap, fold)
-    if fields.shortest_s < min_interval_s:
+    if min_interval_s > _FINEST_S and fields.shortest_s < min_interval_s:
         return Refused(
             "/schedule",
             f"fires {fields.shortest_s} s apart; at least {min_interval_s} s are allowed",
@@ -189,6 +182,17 @@ def _parse_cron(  # noqa: PLR0913, PLR0917 - the arguments are the key of the ca
             f"never matches: each of its local times is skipped by the clock of {timezone}",
         )
     return spec
+
+
+def _refuse_options(timezone: str, dialect: str, gap: str, fold: str) -> Refused | None:
+    if dialect != "vixie":
+        return Refused("/dialect", f"{dialect!r} is not supported yet: leave it out, or 'vixie'")
+    if gap and gap not in walk.GAPS:
+        return Refused("/dst/gap", f"{gap!r} is not one of {', '.join(walk.GAPS)}")
+    if fold and fold not in walk.FOLDS:
+        return Refused("/dst/fold", f"{fold!r} is not one of {', '.join(walk.FOLDS)}")
+    unknown = zone.refusal(timezone)
+    return None if unknown is None else Refused("/timezone", unknown)
 
 
 class _Forward:
@@ -220,7 +224,7 @@ def plan(spec: ScheduleSpec) -> Plan:
     """
     if isinstance(spec, OneTime):
         return _Forward(_OneTimePlan(spec.run_at))
-    fields = cron.parse(spec.text)
+    fields = cron.read(spec.text)
     return _Forward(walk.CronPlan(fields, zone.load(spec.zone), spec.gap, spec.fold))
 
 
@@ -250,4 +254,8 @@ def passed(
 
 def warnings(spec: ScheduleSpec, at: int) -> tuple[str, ...]:
     """What a person may not expect of this schedule, in sentences; `at` is now, in ms."""
-    return ()
+    if isinstance(spec, OneTime):
+        return ("this instant is past: it fires at once",) if spec.run_at <= at else ()
+    fields = cron.read(spec.text)
+    dst = spec.gap, spec.fold
+    return tuple(caution.sentences(fields, zone.load(spec.zone), dst, at // 1000))

@@ -116,6 +116,13 @@ class Calendar:
         return self._days[(first + 4) % 7] & ((2 << _length(year, month)) - 1)
 
 
+def effective(fields: Fields, gap: str, fold: str) -> tuple[str, str]:
+    """The rule for gaps and for folds that is in force, where "" asks for the default."""
+    if fields.wildcard:
+        return gap or "skip", fold or "both"
+    return gap or "next", fold or "first"
+
+
 class CronPlan:
     """The slots of a cron text in a zone, in ms; see the module for the rule of clock changes."""
 
@@ -125,8 +132,8 @@ class CronPlan:
         self._calendar = Calendar(fields)
         self._zone = zone
         self._offsets = zone.offsets
-        self._made_up = (gap or ("skip" if fields.wildcard else "next")) == "next"
-        fold = fold or ("both" if fields.wildcard else "first")
+        gap, fold = effective(fields, gap, fold)
+        self._made_up = gap == "next"
         self._first_pass = fold == "first"
         self._last_pass = fold == "last"
 

@@ -1,0 +1,134 @@
+"""Sentences about a cron schedule that say what its author may not expect of it."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Final
+
+from domain.schedule.cron import Fields
+from domain.schedule.walk import CORRECTION_S, Calendar, effective
+from domain.schedule.zone import Zone
+
+_AHEAD_S: Final = 400 * 86_400  # each kind of clock change occurs once in this time
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - local time, which has no zone of its own
+_MONTHS: Final = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+_WEEKDAYS: Final = (
+    *("Sunday", "Monday", "Tuesday", "Wednesday"),
+    *("Thursday", "Friday", "Saturday"),
+)
+_LONGEST: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_SHORTEST_MONTH: Final = 28
+_ALL_DAYS: Final = 0xFFFFFFFE
+_ALL_WEEKDAYS: Final = 0x7F
+_ALL_HOURS: Final = (1 << 24) - 1
+_ALL_MINUTES: Final = (1 << 60) - 1
+_WEEKEND: Final = 0b1000001
+
+
+def sentences(fields: Fields, zone: Zone, dst: tuple[str, str], at_s: int) -> Iterator[str]:
+    """What to say of a schedule, its `dst` being (gap, fold) as asked for, from `at_s` on."""
+    yield from _days(fields)
+    yield from _steps(fields)
+    ahead = [
+        index
+        for index in range(zone.index(at_s) + 1, len(zone.starts))
+        if zone.starts[index] <= at_s + _AHEAD_S
+    ]
+    if ahead:
+        yield from _full_ranges(fields, dst[1])
+    seen = set()
+    for index in ahead:
+        forward = zone.offsets[index] > zone.offsets[index - 1]
+        said = _gap(fields, zone, dst, index) if forward else _fold(fields, zone, dst, index)
+        if said is not None and forward not in seen:
+            seen.add(forward)
+            yield said
+
+
+def _days(fields: Fields) -> Iterator[str]:
+    _, _, day, _, weekday = fields.text.split(" ")
+    on = _listed([name for bit, name in enumerate(_WEEKDAYS) if fields.weekdays >> bit & 1], "and")
+    if fields.days != _ALL_DAYS and fields.weekdays != _ALL_WEEKDAYS:
+        if fields.both_days:
+            yield (
+                f"both day fields must match, as one begins with *: day {day} of the month and {on}"
+            )
+        else:
+            yield (
+                f"the day fields are ORed: this runs on day {day} of the month and on every {on}"
+            )
+            return
+    if weekday != "*" and not fields.weekdays & ~_WEEKEND:
+        yield "never on a weekday"
+    first = (fields.days & -fields.days).bit_length() - 1
+    if first > _SHORTEST_MONTH:
+        named = [month for month in range(12) if fields.months >> (month + 1) & 1]
+        without = [_MONTHS[month] for month in named if _LONGEST[month] < first]
+        if without:
+            yield f"nothing runs in {_listed(without, 'and')}: there is no day {first}"
+        if 1 in named and first == _LONGEST[1]:
+            yield "29 February exists in leap years only"
+
+
+def _steps(fields: Fields) -> Iterator[str]:
+    for text, name, size in zip(fields.text.split(" "), ("minute", "hour"), (60, 24), strict=False):
+        step = int(text[2:]) if text.startswith("*/") and text[2:].isdigit() else 1
+        if size % step:
+            last = (size - 1) // step * step
+            yield f"{text} in {name} starts again at 0: after {last} come {size - last} {name}s"
+
+
+def _full_ranges(fields: Fields, fold: str) -> Iterator[str]:
+    if fields.wildcard or fold:
+        return
+    minute, hour = fields.text.split(" ")[:2]
+    for text, name, full in (
+        (minute, "minute", fields.minutes == _ALL_MINUTES),
+        (hour, "hour", fields.hours == _ALL_HOURS),
+    ):
+        if full:
+            yield (
+                f"{text} in {name} covers every {name} but does not begin with *: "
+                "a local time that repeats runs once; write * to run in both passes"
+            )
+
+
+def _gap(fields: Fields, zone: Zone, dst: tuple[str, str], index: int) -> str | None:
+    before, after, start = zone.offsets[index - 1], zone.offsets[index], zone.starts[index]
+    lost = Calendar(fields).first_from(start + before)
+    if lost >= start + after:
+        return None
+    gap, _ = effective(fields, *dst)
+    if gap == "next" and after - before <= CORRECTION_S:
+        return (
+            f"{_time(start + after)} on {_date(start + after)} since {_time(lost)} "
+            f"does not exist in {zone.name}"
+        )
+    if fields.hours == _ALL_HOURS:
+        return None
+    return f"no run at {_time(lost)} on {_date(lost)}, which does not exist in {zone.name}"
+
+
+def _fold(fields: Fields, zone: Zone, dst: tuple[str, str], index: int) -> str | None:
+    before, after, start = zone.offsets[index - 1], zone.offsets[index], zone.starts[index]
+    twice = Calendar(fields).first_from(start + after)
+    _, fold = effective(fields, *dst)
+    if twice >= start + before or (fold == "both" and fields.hours == _ALL_HOURS):
+        return None
+    how = "both times" if fold == "both" else f"the {fold} time only"
+    return f"{_time(twice)} on {_date(twice)} occurs twice in {zone.name}: this runs {how}"
+
+
+def _listed(words: list[str], last: str) -> str:
+    return f" {last} ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def _time(local_s: int) -> str:
+    return f"{_EPOCH + timedelta(seconds=local_s):%H:%M}"
+
+
+def _date(local_s: int) -> str:
+    day = _EPOCH + timedelta(seconds=local_s)
+    return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"

@@ -1,0 +1,216 @@
+"""The due rows as the scheduler and the auditor use them: scan, mark, lapse, re-hand-off."""
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from commandside.ports import (
+    ENTRY,
+    ENTRY_BYTES,
+    Chunk,
+    Overdue,
+    Published,
+    Ref,
+    Standing,
+)
+from domain.envelope import Decision
+from domain.run.state import OpenRun
+from infra.postgres.connection import Reconnecting
+from infra.postgres.reads import standing_of
+
+FORMAT: Final = 1
+CHUNK_ENTRIES: Final = 1_000
+"""Entries of one message: 60 kB, far under every broker's limit."""
+REHAND_AFTER_MS: Final = 5_000
+REHAND_SPACING_MAX_MS: Final = 300_000
+
+# Rows already handed off are stepped over, so the caller scans edges and not the whole window.
+# Entries are concatenated in the database: the bytes go to the broker as they are.
+_WINDOW: Final = """
+with picked as (
+    select d.* from due_index d
+    where d.shard = any(%(shards)s::int[]) and d.phase = 0 and d.handed_off_at is null
+      and d.wake_at > %(after)s and d.wake_at <= %(until)s
+    order by d.wake_at limit %(limit)s
+), numbered as (
+    select *, (row_number() over (
+        partition by shard, due_at / 1000, lane order by wake_at) - 1) / %(part)s as part
+    from picked
+)
+select shard, due_at / 1000, lane, string_agg(
+    uuid_send(run_id) || uuid_send(job_id) || uuid_send(tenant_id) || int4send(version)
+    || int8send(due_at), ''::bytea order by wake_at)
+from numbered group by shard, due_at / 1000, lane, part
+order by min(wake_at)
+"""
+
+_MARK: Final = """
+with published as (
+    select * from unnest(%s::uuid[], %s::int[], %s::int[], %s::bigint[], %s::text[], %s::int[],
+        %s::bigint[]) as t(run_id, version, shard, term, topic, part, place)
+), owned as (
+    select shard, term from shards where shard = any(%s::int[])
+)
+update due_index d
+set handed_off_at = tocsin_now(), handed_off_topic = p.topic, handed_off_partition = p.part,
+    handed_off_offset = p.place, hand_offs = least(d.hand_offs + 1, 1000)
+from published p join owned o on o.shard = p.shard and o.term = p.term
+where d.run_id = p.run_id and d.version = p.version and d.phase = 0
+"""
+
+# Spacing doubles with every hand-off of the same version: 5, 10, 20 … 300 s after the last one.
+_STALE: Final = """
+select d.shard, s.term, due_at, lane, run_id, job_id, tenant_id, version,
+       handed_off_topic, handed_off_partition, handed_off_offset
+from due_index d join shards s on s.shard = d.shard
+where d.shard = any(%(shards)s::int[]) and phase = 0
+  and wake_at <= (select tocsin_now()) - (case when %(all)s then 0 else %(after)s end)
+  and (%(all)s or handed_off_at is null or handed_off_at <= (select tocsin_now())
+       - least(%(after)s * (1 << least(hand_offs, 10)), %(spacing)s))
+order by wake_at limit %(limit)s
+"""
+
+_LAPSED: Final = """
+with over as (
+    select d.job_id, d.run_id from due_index d
+    where d.shard = any(%(shards)s::int[]) and d.phase > 0
+      and d.wake_at <= (select tocsin_now())
+      and (d.until <= (select tocsin_now()) or (d.phase = 1 and exists (
+          select from sessions s where s.session_id = d.owner and s.ended)))
+    order by d.until limit %(limit)s
+)
+select run_id, job_id from over
+"""
+
+_REAP: Final = "update sessions set ended = true where not ended and until < tocsin_now()"
+_FORGET: Final = """
+delete from sessions where ended and until < tocsin_now() - 60000
+  and not exists (select from due_index d where d.owner = session_id and d.phase = 1)
+"""
+
+_HEALTH: Final = """
+select
+  (select count(*) from job_heads h where h.shard = any(%(shards)s::int[]) and h.status = 1
+     and h.misfire_after_ms > 0
+     and (select count(*) from due_index d where d.job_id = h.job_id and d.kind = 0
+          and (not h.plans_at_lease or d.attempt = 0)) <> 1),
+  (select count(*) from due_index d where d.shard = any(%(shards)s::int[]) and d.phase = 0
+     and d.wake_at < (select tocsin_now()) - 10000),
+  (select coalesce((select tocsin_now()) - min(d.wake_at), 0) from due_index d
+     where d.shard = any(%(shards)s::int[]) and d.phase = 0 and d.wake_at < (select tocsin_now()))
+"""
+
+
+class PostgresDueIndex:
+    """`commandside.ports.DueIndex` over one connection; every call raises Unavailable."""
+
+    def __init__(self, conninfo: str, shards: int, name: str = "scheduler") -> None:
+        """Connect lazily."""
+        self._link = Reconnecting(conninfo, name)
+        self._shards = shards
+
+    def window(self, terms: dict[int, int], after: int, until: int, limit: int) -> list[Chunk]:
+        """Return unmarked ready rows with after < wake_at <= until as chunks, in due order."""
+        values = {
+            "shards": list(terms),
+            "after": after,
+            "until": until,
+            "limit": limit,
+            "part": CHUNK_ENTRIES,
+        }
+        with self._link.use() as connection:
+            rows = connection.execute(_WINDOW, values, prepare=True, binary=True).fetchall()
+        return [
+            Chunk(FORMAT, b"", shard, terms[shard], second, lane, bytes(entries))
+            for shard, second, lane, entries in rows
+        ]
+
+    def mark(self, published: Sequence[Published]) -> int:
+        """Set `handed_off_at` where row version and shard term still match; return how many."""
+        columns: tuple[list[object], ...] = ([], [], [], [], [], [], [])
+        shards = set()
+        for done in published:
+            chunk, ref = done.chunk, done.ref
+            shards.add(chunk.shard)
+            count = len(chunk.entries) // ENTRY_BYTES
+            for run_id, _job, _tenant, version, _due in struct.iter_unpack(ENTRY, chunk.entries):
+                columns[0].append(run_id.hex())
+                columns[1].append(version)
+            for column, value in zip(
+                columns[2:],
+                (chunk.shard, chunk.term, ref.topic, ref.partition, ref.offset),
+                strict=True,
+            ):
+                column.extend([value] * count)
+        if not columns[0]:
+            return 0
+        with self._link.use() as connection:
+            return connection.execute(_MARK, (*columns, sorted(shards)), prepare=True).rowcount
+
+    def stale(
+        self, shards: Sequence[int], committed: Callable[[Ref], bool] | None, limit: int
+    ) -> list[Chunk]:
+        """Return rows ready for re-hand-off; `committed` None: all that are due, at once."""
+        values = {
+            "shards": list(shards),
+            "all": committed is None,
+            "limit": limit,
+            "after": REHAND_AFTER_MS,
+            "spacing": REHAND_SPACING_MAX_MS,
+        }
+        with self._link.use() as connection:
+            rows = connection.execute(_STALE, values, prepare=True).fetchall()
+        groups: dict[tuple[int, int, int, int], list[bytes]] = {}
+        for shard, term, due_at, lane, run, job, tenant, version, topic, partition, offset in rows:
+            queued = committed is not None and topic is not None
+            if queued and not committed(Ref(topic, partition, offset)):
+                continue  # still queued: publishing it again would feed the overload
+            entry = struct.pack(ENTRY, run.bytes, job.bytes, tenant.bytes, version, due_at)
+            groups.setdefault((shard, term, due_at // 1000, lane), []).append(entry)
+        return [
+            Chunk(
+                FORMAT, b"", shard, term, second, lane, b"".join(entries[at : at + CHUNK_ENTRIES])
+            )
+            for (shard, term, second, lane), entries in groups.items()
+            for at in range(0, len(entries), CHUNK_ENTRIES)
+        ]
+
+    def lapsed(self, shards: Sequence[int], limit: int) -> list[tuple[Standing, OpenRun]]:
+        """Return leases that are over: `until` has passed, or the owner's session has ended."""
+        values = {"shards": list(shards), "limit": limit}
+        with self._link.use() as connection, connection.transaction():
+            over = connection.execute(_LAPSED, values, prepare=True).fetchall()
+            standing = standing_of(connection, [job.bytes for _, job in over])
+        found = []
+        for run_id, job_id in over:
+            jobs = standing.get(job_id.bytes)
+            run = (
+                next((r for r in jobs.runs if r.facts.run_id == run_id.bytes), None)
+                if jobs
+                else None
+            )
+            if jobs is not None and run is not None:
+                found.append((jobs, run))
+        return found
+
+    def append(self, decisions: Sequence[Decision], expires_at: int) -> list[bool]:
+        """Append decisions and return which hold."""
+        raise NotImplementedError
+
+    def reap(self) -> int:
+        """End sessions whose `until` has passed; return how many."""
+        with self._link.use() as connection:
+            reaped = connection.execute(_REAP, prepare=True).rowcount
+            connection.execute(_FORGET, prepare=True)
+        return reaped
+
+    def health(self, shards: Sequence[int]) -> Overdue:
+        """Return the liveness figures of these shards; the chain check reads all their heads."""
+        with self._link.use() as connection:
+            row = connection.execute(_HEALTH, {"shards": list(shards)}).fetchone()
+        assert row is not None
+        return Overdue(row[0], row[1], row[2])
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._link.close()

@@ -4,12 +4,18 @@ An engine that cannot be had here fails the tests in CI and skips them, with the
 """
 
 import os
+import uuid
 from collections.abc import Iterator
 from typing import NoReturn
 
+import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
+from infra.embedded.broker import BrokerOptions, EmbeddedBroker
+from infra.embedded.postgres import EmbeddedPostgres, PostgresOptions
 from tests.engines import apache_kafka as kafka
+from tests.engines.databases import Databases
 
 IN_CI = bool(os.environ.get("CI"))
 
@@ -31,3 +37,45 @@ def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafka.Apa
         engine_missing(str(missing))
     with kafka.start(tmp_path_factory.mktemp("apache-kafka")) as node:
         yield node
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+    """A real Postgres; a test that stops or kills it starts it again."""
+    options = PostgresOptions(data_dir=tmp_path_factory.mktemp("postgres"), shared_buffers_mb=64)
+    with EmbeddedPostgres(options) as engine:
+        yield engine
+
+
+@pytest.fixture
+def database(postgres: EmbeddedPostgres) -> Iterator[str]:
+    """The connection string of an empty database that no other test sees."""
+    name = f"t_{uuid.uuid4().hex}"
+    with psycopg.connect(postgres.conninfo, autocommit=True) as admin:
+        admin.execute(f"create database {name}")
+    yield make_conninfo(postgres.conninfo, dbname=name)
+    with psycopg.connect(postgres.conninfo, autocommit=True) as admin:
+        # A test that failed may have left connections open.
+        admin.execute(f"drop database {name} with (force)")
+
+
+@pytest.fixture(scope="session")
+def embedded_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    """The broker that comes with the installation: what it held is gone when it ends."""
+    options = BrokerOptions(data_dir=tmp_path_factory.mktemp("embedded-broker"))
+    with EmbeddedBroker(options) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def databases(postgres: EmbeddedPostgres) -> Databases:
+    """Migrated databases, each made from a template."""
+    return Databases(postgres)
+
+
+@pytest.fixture
+def log_database(databases: Databases) -> Iterator[str]:
+    """The connection string of a fresh, migrated database (64 shards, 16 partitions)."""
+    conninfo = databases.fresh()
+    yield conninfo
+    databases.drop(conninfo)

@@ -23,11 +23,13 @@ test: $(STAMP)  ## Run the whole test suite
 	@$(BIN)/python -m pytest $(ARGS)
 
 check: $(STAMP)  ## Lint, format, types, import rules, architecture tests
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-logo
-	@$(BIN)/python -m pytest tests/architecture -q
+	@failed=""; \
+	$(BIN)/ruff check . || failed+=" ruff"; \
+	$(BIN)/ruff format --check --quiet . || failed+=" format"; \
+	$(BIN)/mypy || failed+=" mypy"; \
+	$(BIN)/lint-imports --no-logo || failed+=" imports"; \
+	$(BIN)/python -m pytest tests/architecture -q || failed+=" architecture"; \
+	test -z "$$failed" || { echo "make check failed:$$failed" >&2; exit 1; }
 
 bench: $(STAMP)  ## Measure: rates, lateness, CPU per fire
 	@$(BIN)/tocsin bench $(ARGS)

@@ -32,9 +32,9 @@ _WEEKDAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _FIELDS: Final = (
     _Field("minute", 0, 59),
     _Field("hour", 0, 23),
-    _Field("day of month", 1, 31),
+    _Field("day-of-month", 1, 31),
     _Field("month", 1, 12, _MONTHS),
-    _Field("weekday", 0, 7, _WEEKDAYS),
+    _Field("day-of-week", 0, 7, _WEEKDAYS),
 )
 _WORDS: Final = {
     "@yearly": "0 0 1 1 *",
@@ -132,10 +132,10 @@ def read(text: str) -> Fields:
 
 
 def _miscounted(count: int) -> str:
-    wanted = "expected 5 fields (minute, hour, day of month, month, weekday)"
+    wanted = "expected 5 fields (minute hour day-of-month month day-of-week)"
     if count > len(_FIELDS):
-        return f"{wanted}, got {count}; seconds or a year exist only in a dialect asked for by name"
-    return f"{wanted}, got {count}, such as 0 9 * * 1-5"
+        return f"{wanted}, {count} given: seconds or a year need a dialect asked for by name"
+    return f"{wanted}, {count} given: such as 0 9 * * 1-5"
 
 
 def _word(parts: list[str]) -> list[str]:
@@ -168,7 +168,7 @@ def _read_field(text: str, field: _Field) -> tuple[str, int]:
 
 
 def _one_sunday(bits: int, field: _Field) -> int:
-    return (bits | bits >> 7) & 0x7F if field.name == "weekday" else bits
+    return (bits | bits >> 7) & 0x7F if field.name == "day-of-week" else bits
 
 
 def _runs(bits: int) -> list[str]:
@@ -197,17 +197,17 @@ def _read_element(text: str, field: _Field) -> tuple[str, int]:
     low = _read_value(first, field)
     if last is None:
         if step_text is not None:
-            high = 6 if field.name == "weekday" else field.high
+            high = 6 if field.name == "day-of-week" else field.high
             raise Wrong(
                 f"{text!r} in {field.name}: a step needs * or an explicit range, "
                 f"such as {low}-{max(low, high)}/{step}"
             )
-        return str(low % 7 if field.name == "weekday" else low), 1 << low
+        return str(low % 7 if field.name == "day-of-week" else low), 1 << low
     high = _read_value(last, field)
     if high < low:
         raise Wrong(_backwards(text, (low, high, step), field))
     if step > high - low:
-        return str(low % 7 if field.name == "weekday" else low), 1 << low
+        return str(low % 7 if field.name == "day-of-week" else low), 1 << low
     return f"{low}-{high}" + (f"/{step}" if step > 1 else ""), _bits(low, high, step)
 
 
@@ -255,11 +255,11 @@ def _not_understood(text: str, field: _Field) -> str:
 
 def _backwards(text: str, bounds: tuple[int, int, int], field: _Field) -> str:
     low, high, step = bounds
-    top = 6 if field.name == "weekday" else field.high
+    top = 6 if field.name == "day-of-week" else field.high
     if step > 1:
         around = [*range(low, top + 1), *range(field.low, high + 1)][::step]
         right = ",".join(str(value) for value in sorted(around))
-    elif field.name == "weekday" and high == 0:
+    elif field.name == "day-of-week" and high == 0:
         right = f"{low}-7"
     else:
         runs = ((low, top), (field.low, high))
@@ -284,7 +284,7 @@ def _ask_croniter(fields: Fields) -> None:
     except CroniterError as error:
         raise Wrong(f"read differently by a second parser, so refused: {error}") from error
     for bits, values, field in zip(ours, expanded, _FIELDS, strict=True):
-        high = 6 if field.name == "weekday" else field.high
+        high = 6 if field.name == "day-of-week" else field.high
         theirs = range(field.low, high + 1) if values == ["*"] else values
         if nth or bits != sum(1 << int(value) for value in theirs):
             raise Wrong(f"the {field.name} is read differently by a second parser, so refused")

@@ -35,6 +35,7 @@ _STRETCHES_LOOKED_AT: Final = 4_096  # backstop: two calendar cycles need under 
 _NEVER_S: Final = 1 << 50
 _BEFORE_ALL_S: Final = -(1 << 50)
 _HORIZON_S: Final = 2 * CYCLE_S  # what does not occur in two calendar cycles never does
+_FEBRUARY: Final = 2
 _LENGTHS: Final = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
@@ -43,7 +44,7 @@ def _lowest(bits: int) -> int:
 
 
 def _length(year: int, month: int) -> int:
-    if month == 2 and year % 4 == 0 and (year % 100 or year % 400 == 0):  # noqa: PLR2004
+    if month == _FEBRUARY and year % 4 == 0 and (year % 100 or year % 400 == 0):
         return 29
     return _LENGTHS[month]
 

@@ -44,7 +44,7 @@ lock: $(STAMP)  ## Resolve pyproject.toml anew into requirements.lock
 	    --quiet --output-file requirements.lock
 
 docs: $(STAMP)  ## Write the generated pages of docs/
-	@$(BIN)/tocsin doctor --write-settings docs/settings.md
+	@$(BIN)/python -m docs.render
 
 clean:  ## Remove .venv and caches; data of `make up` stays
 	@rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist

@@ -1,0 +1,438 @@
+"""A definition as JSON, read into the spec of a job, with every refusal named by its pointer.
+
+The body is read in sections. A definition reads all of them; a change (PATCH) reads those that it
+touches, over what the job says now, and leaves the others as they are: a rule that became stricter
+since then never stands in the way of an edit elsewhere.
+
+Values come out plain; sealing them is the business of whoever knows the job's id.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from commandside.patch import PAYLOADS, RECURRING, lifted, over, removes_payload
+from domain import wording
+from domain.idempotency import DEFAULT_TEMPLATE, Template, parse_template
+from domain.job import events as e
+from domain.problem import Reason, invalid
+from domain.refusal import Refused
+from domain.retry import ONE_TIME_DEFAULT, RECURRING_DEFAULT, RetryPolicy, parse_retry
+from domain.run.decide import MAX_OPEN_RUNS
+from domain.schedule import schedule as schedules
+from domain.strict_json import shown
+from domain.target import AddressRules, HttpTarget, parse_http_target
+
+PAYLOAD_BYTES_MAX: Final = 1024 * 1024
+TIMEOUT_MS: Final = 30_000
+TIMEOUT_MS_MIN: Final = 100
+TIMEOUT_MS_MAX: Final = 900_000
+JITTER_MS: Final = 5_000
+JITTER_MS_MAX: Final = 3_600_000
+NAME_MAX: Final = 128
+KEY_MAX: Final = 255
+LABELS_MAX: Final = 20
+
+KEPT: Final = b""
+"""Value of a header that a change leaves as it is; no header has it as its value."""
+
+_KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
+_LABEL: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?")
+_MEDIA_TYPE: Final = re.compile(
+    r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}(?:;[\x20-\x7e]{1,64})?"
+)
+_WORDS: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]*")
+
+_SECTIONS: Final[dict[str, tuple[str, ...]]] = {
+    "when": ("type", "run_at", *RECURRING),
+    "target": ("target",),
+    "payload": (*PAYLOADS, "content_type"),
+    "retry": ("retry",),
+    "timeout": ("timeout_s",),
+    "template": ("idempotency_key_template",),
+    "overlap": ("overlap", "allow_overlap"),
+    "misfire": ("misfire",),
+    "jitter": ("jitter_s", "exact"),
+    "name": ("name",),
+    "labels": ("labels",),
+}
+_SECTION_OF: Final = {field: name for name, fields in _SECTIONS.items() for field in fields}
+FIELDS: Final = ("key", *_SECTION_OF)
+NOT_YET: Final = frozenset(
+    {
+        "anchor",
+        "backfill",
+        "catch_up",
+        "catch_up_window",
+        "catch_up_window_s",
+        "ends_at",
+        "every",
+        "exclude",
+        "heartbeat_timeout_s",
+        "max_lateness",
+        "max_lateness_s",
+        "max_run_time_s",
+        "max_runs",
+        "rrule",
+        "starts_at",
+    }
+)
+_LATER: Final = "not supported yet"
+_NO_PAYLOAD: Final = "there is no payload that it could be the type of"
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """What the operator decided about definitions."""
+
+    addresses: AddressRules = AddressRules()
+    min_interval_s: int = 60
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What a body asks for: fields of a JobSpec with plain values, and the client's `key`."""
+
+    values: dict[str, Any]
+    key: str = ""
+
+
+def define(body: Mapping[str, Any], payload: bytes | None, at: int, bounds: Bounds) -> Asked:
+    """Read a whole definition at `at`; raises Problem. `payload`: that member as sent."""
+    reader = _Reader(lifted(body), payload, at, bounds, None)
+    reader.refuse_strangers()
+    key = reader.key()
+    return Asked(reader.read(tuple(_SECTIONS)), key)
+
+
+def change(
+    patch: Mapping[str, Any], payload: bytes | None, old: e.JobSpec, at: int, bounds: Bounds
+) -> Asked:
+    """Read a merge patch (RFC 7396) over what a job says now; raises Problem.
+
+    Only what is touched is in the answer. A header whose value is `KEPT` stays as it is.
+    """
+    body = lifted(patch)
+    touched = tuple(
+        name for name, fields in _SECTIONS.items() if any(field in body for field in fields)
+    )
+    reader = _Reader(over(wording.spec(old), body), payload, at, bounds, old)
+    reader.removed = removes_payload(body)
+    reader.refuse_strangers()
+    if "key" in body:
+        reader.refuse("/key", "the name of a job cannot be changed")
+    return Asked(reader.read(touched))
+
+
+class _Reader:
+    """Reads one body, collecting every refusal."""
+
+    def __init__(
+        self,
+        body: dict[str, Any],
+        payload: bytes | None,
+        at: int,
+        bounds: Bounds,
+        old: e.JobSpec | None,
+    ) -> None:
+        self.body = body
+        self.payload_sent = payload
+        self.at = at
+        self.bounds = bounds
+        self.old = old
+        self.wrong: list[Reason] = []
+        self.values: dict[str, Any] = {}
+        kind = body.get("type")
+        self.one_time = kind == "one_time"
+        self.removed = False
+        """The change takes the payload away."""
+
+    def refuse(self, pointer: str, detail: str) -> None:
+        self.wrong.append(Refused(pointer, detail))
+
+    def refuse_strangers(self) -> None:
+        """Refuse unknown fields by name, and those of the contract that are not built yet."""
+        for field in self.body:
+            if field not in _SECTION_OF and field != "key":
+                later = field in NOT_YET
+                self.refuse(f"/{_escaped(field)}", _LATER if later else "unknown field")
+
+    def key(self) -> str:
+        key = self.body.get("key", "")
+        if "key" in self.body and not (isinstance(key, str) and _KEY.fullmatch(key)):
+            self.refuse("/key", f"1 to {KEY_MAX} printable ASCII characters without blanks")
+            return ""
+        return str(key)
+
+    def read(self, sections: tuple[str, ...]) -> dict[str, Any]:
+        for name in sections:
+            _READERS[name](self)
+        if self.wrong:
+            raise invalid(self.wrong)
+        return self.values
+
+    # ------------------------------------------------------------ sections
+
+    def when(self) -> None:
+        body = self.body
+        kind = body.get("type")
+        if kind not in ("one_time", "recurring"):
+            self.refuse("/type", "one_time or recurring")
+            return
+        spec: Any = None
+        if kind == "one_time":
+            for field in RECURRING:
+                if field in body:
+                    self.refuse(f"/{field}", "not for a one-time job")
+            run_at = self.text("run_at")
+            if run_at is not None:
+                spec = schedules.parse_one_time(run_at, self.at)
+        else:
+            if "run_at" in body:
+                self.refuse("/run_at", "only for a one-time job")
+            spec = self.cron()
+        if isinstance(spec, schedules.Refused):
+            self.wrong.append(spec)
+        elif spec is not None:
+            self.values["schedule"] = spec
+
+    def cron(self) -> Any:
+        text, zone = self.text("schedule"), self.text("timezone")
+        dialect = self.text("dialect", "vixie")
+        dst = self.body.get("dst", {})
+        if not isinstance(dst, dict):
+            self.refuse("/dst", "an object with gap and fold")
+            return None
+        for name, value in dst.items():
+            if name not in ("gap", "fold"):
+                self.refuse(f"/dst/{_escaped(name)}", "unknown field; gap or fold")
+            elif not isinstance(value, str) or not value:
+                self.refuse(f"/dst/{name}", "one of the words of the contract, such as first")
+        if self.wrong or text is None or zone is None or dialect is None:
+            return None
+        return schedules.parse_cron(
+            text,
+            zone,
+            dialect=dialect,
+            gap=dst.get("gap", ""),
+            fold=dst.get("fold", ""),
+            min_interval_s=self.bounds.min_interval_s,
+        )
+
+    def target(self) -> None:
+        given = self.body.get("target")
+        if not isinstance(given, dict):
+            self.refuse("/target", 'an object such as {"kind": "http", "url": "https://…"}')
+            return
+        kind = given.get("kind")
+        if kind != "http":
+            self.refuse("/target/kind", _LATER if kind == "kafka" else "http")
+            return
+        for name in given:
+            if name not in ("kind", "url", "method", "headers"):
+                self.refuse(
+                    f"/target/{_escaped(name)}", "unknown field; kind, url, method, headers"
+                )
+        url, method = given.get("url"), given.get("method", "POST")
+        headers = given.get("headers", {})
+        if not isinstance(url, str):
+            self.refuse("/target/url", "an absolute URL that begins with http:// or https://")
+        if not isinstance(method, str):
+            self.refuse("/target/method", "the name of a method, such as POST")
+        if not isinstance(headers, dict):
+            self.refuse("/target/headers", "an object of header names and values")
+        if isinstance(url, str) and isinstance(method, str) and isinstance(headers, dict):
+            self.http_target(url, method, headers)
+
+    def http_target(self, url: str, method: str, headers: dict[str, Any]) -> None:
+        before = () if self.old is None else self.old.target.headers
+        kept = {
+            name
+            for name, value in headers.items()
+            if value == wording.REDACTED and any(header.name == name for header in before)
+        }
+        plain = {name: "kept" if name in kept else value for name, value in headers.items()}
+        for name in headers:
+            if name.lower() == "content-type":
+                self.refuse(f"/target/headers/{_escaped(name)}", "content_type says it already")
+        found = parse_http_target(url, method, plain, self.bounds.addresses)
+        if not isinstance(found, HttpTarget):
+            self.wrong.extend(found)
+            return
+        if kept:
+            parts = tuple(
+                msgspec.structs.replace(header, value=KEPT) if header.name in kept else header
+                for header in found.headers
+            )
+            found = msgspec.structs.replace(found, headers=parts)
+        self.values["target"] = found
+
+    def payload(self) -> None:
+        given = [name for name in PAYLOADS if name in self.body]
+        if len(given) > 1:
+            self.refuse(f"/{given[1]}", f"given beside {given[0]}: one payload only")
+            return
+        if not given:
+            self.no_payload()
+            return
+        name = given[0]
+        body = self.payload_bytes(name)
+        content_type = self.text("content_type", PAYLOADS[name])
+        if body is None or content_type is None:
+            return
+        if len(body) > PAYLOAD_BYTES_MAX:
+            self.refuse(f"/{name}", f"{len(body)} bytes; at most {PAYLOAD_BYTES_MAX}")
+        self.values["payload"] = body
+        self.media_type(content_type)
+
+    def no_payload(self) -> None:
+        old, given = self.old, "content_type" in self.body
+        if old is not None and not self.removed:
+            if not old.content_type:
+                self.refuse("/content_type", _NO_PAYLOAD)
+            elif (content_type := self.text("content_type")) is not None:
+                self.media_type(content_type)
+        elif given:
+            self.refuse("/content_type", _NO_PAYLOAD)
+        else:
+            self.values["payload"] = b""
+            self.values["content_type"] = ""
+
+    def payload_bytes(self, name: str) -> bytes | None:
+        value = self.body[name]
+        if name == "payload":
+            assert self.payload_sent is not None, "the bytes of payload come with the body"
+            return self.payload_sent
+        if not isinstance(value, str):
+            self.refuse(f"/{name}", "a string")
+            return None
+        if name == "payload_text":
+            return value.encode("utf-8")
+        try:
+            return base64.b64decode(value, validate=True)
+        except (binascii.Error, ValueError):
+            self.refuse(f"/{name}", "standard base64 with padding")
+            return None
+
+    def media_type(self, text: str) -> None:
+        if not _MEDIA_TYPE.fullmatch(text):
+            self.refuse("/content_type", f"{shown(text)} is not a media type such as text/plain")
+        self.values["content_type"] = text
+
+    def retry(self) -> None:
+        default = ONE_TIME_DEFAULT if self.one_time else RECURRING_DEFAULT
+        if "retry" not in self.body:
+            self.values["retry"] = default
+            return
+        found = parse_retry(self.body["retry"], default)
+        if isinstance(found, RetryPolicy):
+            self.values["retry"] = found
+        else:
+            self.wrong.extend(found)
+
+    def timeout(self) -> None:
+        self.values["timeout_ms"] = self.duration(
+            "timeout_s", TIMEOUT_MS, TIMEOUT_MS_MIN, TIMEOUT_MS_MAX
+        )
+
+    def template(self) -> None:
+        text = self.text("idempotency_key_template", DEFAULT_TEMPLATE.text)
+        if text is None:
+            return
+        found = parse_template(text)
+        if isinstance(found, Template):
+            self.values["key_template"] = found.text
+        else:
+            self.wrong.append(found)
+
+    def overlap(self) -> None:
+        body = self.body
+        word = body.get("overlap", "allow" if body.get("allow_overlap") is True else "skip")
+        if "allow_overlap" in body and not isinstance(body["allow_overlap"], bool):
+            self.refuse("/allow_overlap", "true or false")
+        elif word not in e.OVERLAP_NAMES:
+            self.refuse("/overlap", "skip or allow")
+        elif word not in ("skip", "allow"):
+            self.refuse("/overlap", f"{word}: {_LATER}; skip or allow")
+        elif "allow_overlap" in body and body["allow_overlap"] != (word == "allow"):
+            self.refuse("/allow_overlap", f"contradicts overlap {word}")
+        else:
+            self.values["overlap"] = e.OVERLAP_NAMES.index(word)
+            self.values["overlap_limit"] = MAX_OPEN_RUNS if word == "allow" else 1
+
+    def misfire(self) -> None:
+        word = self.body.get("misfire", "latest")
+        if word == "latest":
+            self.values["misfire"] = e.LATEST
+        else:
+            known = word in ("all", "skip")
+            self.refuse("/misfire", f"{word}: {_LATER}; latest" if known else "latest")
+
+    def jitter(self) -> None:
+        exact = self.body.get("exact", False)
+        if not isinstance(exact, bool):
+            self.refuse("/exact", "true or false")
+            return
+        default = 0 if exact or self.one_time else JITTER_MS
+        jitter = self.duration("jitter_s", default, 0, JITTER_MS_MAX)
+        if exact and jitter:
+            self.refuse("/jitter_s", "an exact job has no jitter")
+        self.values["exact"] = exact
+        self.values["jitter_ms"] = jitter
+
+    def name(self) -> None:
+        name = self.text("name", "")
+        if name is not None and (len(name) > NAME_MAX or not _WORDS.fullmatch(name)):
+            self.refuse("/name", f"at most {NAME_MAX} characters without control characters")
+        self.values["name"] = name
+
+    def labels(self) -> None:
+        given = self.body.get("labels", {})
+        if not isinstance(given, dict) or len(given) > LABELS_MAX:
+            self.refuse("/labels", f"an object of at most {LABELS_MAX} names and values")
+            return
+        for name, value in given.items():
+            pointer = f"/labels/{_escaped(name)}"
+            if not _LABEL.fullmatch(name):
+                self.refuse(pointer, "a name has 1 to 63 letters, digits, '.', '_', '/', '-'")
+            elif not isinstance(value, str) or len(value) > NAME_MAX or not _WORDS.fullmatch(value):
+                self.refuse(pointer, f"a value is a text of at most {NAME_MAX} characters")
+        if not self.wrong:
+            self.values["labels"] = tuple(sorted(given.items()))
+
+    # ------------------------------------------------------------ values
+
+    def text(self, field: str, default: str | None = None) -> str | None:
+        """Return a string, its default, or None after refusing it."""
+        value = self.body.get(field, default)
+        if isinstance(value, str):
+            return value
+        self.refuse(f"/{field}", "a string" if field in self.body else "required")
+        return None
+
+    def duration(self, field: str, default: int, low: int, high: int) -> int:
+        """Return a number of seconds as ms, or its default."""
+        if field not in self.body:
+            return default
+        value = self.body[field]
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if number and low / 1000 <= value <= high / 1000:
+            ms: int = round(value * 1000)
+            if abs(ms - value * 1000) < 1e-6:  # noqa: PLR2004 - a double is not exact
+                return ms
+        self.refuse(
+            f"/{field}",
+            f"a number of seconds from {low / 1000:g} to {high / 1000:g}, in whole milliseconds",
+        )
+        return default
+
+
+def _escaped(name: str) -> str:
+    return name[:64].replace("~", "~0").replace("/", "~1")
+
+
+_READERS: Final[dict[str, Callable[[_Reader], None]]] = {
+    name: getattr(_Reader, name) for name in _SECTIONS
+}

@@ -1,0 +1,80 @@
+"""A merge patch (RFC 7396) over what a job says now, as JSON, before anything is judged."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+RECURRING: Final = ("schedule", "timezone", "dialect", "dst")
+PAYLOADS: Final = {
+    "payload": "application/json",
+    "payload_text": "text/plain; charset=utf-8",
+    "payload_base64": "application/octet-stream",
+}
+
+
+def lifted(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body with a Content-Type header of the target where `content_type` belongs."""
+    found = dict(body)
+    target = found.get("target")
+    headers = target.get("headers") if isinstance(target, dict) else None
+    if not isinstance(headers, dict) or "content_type" in found:
+        return found
+    for name in headers:
+        if name.lower() == "content-type":
+            found["content_type"] = headers[name]
+            rest = {other: value for other, value in headers.items() if other != name}
+            found["target"] = {**target, "headers": rest} if isinstance(target, dict) else target
+            break
+    return found
+
+
+def over(base: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `base` under `patch`, without what another choice in the patch makes void."""
+    gone: set[str] = set()
+    if patch.get("type", base["type"]) != base["type"]:
+        gone.update(("run_at", *RECURRING))
+    if "allow_overlap" in patch:
+        gone.add("overlap")
+    if "exact" in patch:
+        gone.add("jitter_s")
+    usual = base.get("content_type") in PAYLOADS.values()
+    if removes_payload(patch) or (usual and any(name in patch for name in PAYLOADS)):
+        gone.add("content_type")
+    retry = patch.get("retry")
+    backoff = retry.get("backoff") if isinstance(retry, dict) else None
+    if backoff is not None and backoff != base["retry"]["backoff"]:
+        base = {**base, "retry": _without(base["retry"], ("delays_s", "base_s", "max_s"))}
+    target = patch.get("target")
+    headers = target.get("headers") if isinstance(target, dict) else None
+    if isinstance(headers, dict):
+        # Names of headers have no case: another spelling takes the place of the one before.
+        low = {name.lower() for name in headers}
+        kept = {
+            name: value
+            for name, value in base["target"]["headers"].items()
+            if name in headers or name.lower() not in low
+        }
+        base = {**base, "target": {**base["target"], "headers": kept}}
+    return _merged(_without(base, gone), patch, "payload")
+
+
+def removes_payload(patch: Mapping[str, Any]) -> bool:
+    """Tell whether a patch takes the payload away."""
+    given = [patch[name] for name in PAYLOADS if name in patch]
+    return bool(given) and all(value is None for value in given)
+
+
+def _without(base: Mapping[str, Any], names: Any) -> dict[str, Any]:
+    return {name: value for name, value in base.items() if name not in names}
+
+
+def _merged(base: dict[str, Any], patch: Mapping[str, Any], opaque: str = "") -> dict[str, Any]:
+    found = dict(base)
+    for name, value in patch.items():
+        old = found.get(name)
+        if value is None:
+            found.pop(name, None)
+        elif isinstance(value, dict) and isinstance(old, dict) and name != opaque:
+            found[name] = _merged(old, value)
+        else:
+            found[name] = value
+    return found

@@ -1,0 +1,90 @@
+"""How a job's spec is shown: the same words a definition uses, so that an answer can be sent back.
+
+Header values are never shown, whoever asks: they are credentials more often than not. A payload is
+shown by the caller, who can open it.
+"""
+
+from typing import Any, Final, assert_never
+
+from domain.instant import rfc3339
+from domain.job import events as e
+from domain.retry import RetryPolicy
+from domain.schedule.schedule import Cron, OneTime, ScheduleSpec
+from domain.target import HttpTarget
+
+REDACTED: Final = "…redacted"
+"""Stands for every header value. Not printable ASCII, so no header can have it as its value."""
+
+
+def seconds(ms: int) -> int | float:
+    """Return a duration in seconds, whole where it is."""
+    return ms // 1000 if ms % 1000 == 0 else ms / 1000
+
+
+def schedule(spec: ScheduleSpec) -> dict[str, Any]:
+    """Return `type` and the fields that go with it."""
+    match spec:
+        case OneTime(run_at):
+            return {"type": "one_time", "run_at": rfc3339(run_at)}
+        case Cron():
+            shown: dict[str, Any] = {
+                "type": "recurring",
+                "schedule": spec.typed,
+                "timezone": spec.zone,
+            }
+            if spec.dialect != "vixie":
+                shown["dialect"] = spec.dialect
+            dst = {name: value for name, value in (("gap", spec.gap), ("fold", spec.fold)) if value}
+            return shown | {"dst": dst} if dst else shown
+        case _:
+            assert_never(spec)
+
+
+def schedule_text(spec: ScheduleSpec) -> str:
+    """Return the schedule in one line, for lists."""
+    if isinstance(spec, OneTime):
+        return rfc3339(spec.run_at)
+    return f"{spec.typed} {spec.zone}"
+
+
+def target(spec: HttpTarget) -> dict[str, Any]:
+    """Return the target with the names of its headers."""
+    return {
+        "kind": "http",
+        "url": spec.url_typed,
+        "method": spec.method,
+        "headers": {header.name: REDACTED for header in spec.headers},
+    }
+
+
+def retry(policy: RetryPolicy) -> dict[str, Any]:
+    """Return the policy, with the fields that its backoff reads."""
+    shown: dict[str, Any] = {"max_attempts": policy.max_attempts, "backoff": policy.backoff}
+    if policy.backoff == "list":
+        shown["delays_s"] = [seconds(ms) for ms in policy.delays_ms]
+    else:
+        shown["base_s"] = seconds(policy.base_ms)
+        shown["max_s"] = seconds(policy.max_ms)
+    shown["jitter"] = policy.jitter
+    shown["max_age_s"] = seconds(policy.max_age_ms)
+    if policy.statuses:
+        shown["statuses"] = {str(status): action for status, action in policy.statuses}
+    return shown
+
+
+def spec(job: e.JobSpec) -> dict[str, Any]:
+    """Return the whole spec as a definition, without its payload."""
+    shown = schedule(job.schedule)
+    shown["target"] = target(job.target)
+    shown["retry"] = retry(job.retry)
+    shown["timeout_s"] = seconds(job.timeout_ms)
+    shown["idempotency_key_template"] = job.key_template
+    shown["overlap"] = e.OVERLAP_NAMES[job.overlap]
+    shown["misfire"] = e.MISFIRE_NAMES[job.misfire]
+    shown["jitter_s"] = seconds(job.jitter_ms)
+    shown["exact"] = job.exact
+    if job.content_type:
+        shown["content_type"] = job.content_type
+    shown["name"] = job.name
+    shown["labels"] = dict(job.labels)
+    return shown

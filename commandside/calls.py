@@ -1,0 +1,93 @@
+"""Builds the call of an attempt: what is sent, to where, with which headers (contract.md §3)."""
+
+from typing import Final
+
+from commandside.deliverer_port import Call
+from commandside.ports import Sign, Vault
+from domain import ids
+from domain.idempotency import Template, manual_suffix, render
+from domain.instant import SECOND, rfc3339
+from domain.job.events import JobSpec
+from domain.run.state import Facts
+
+USER_AGENT: Final = b"User-Agent: Tocsin/0.1"
+
+
+def no_signature(_tenant: bytes, _key: str, _seconds: int, _body: bytes) -> bytes:
+    """Sign nothing: the tenant has no secrets."""
+    return b""
+
+
+def occurrence_key(template: str, run: Facts) -> str:
+    """Return the idempotency key of a run's occurrence, the same for every attempt."""
+    suffix = manual_suffix(run.run_id) if run.kind == ids.MANUAL else ""
+    return render(Template(template), ids.text(ids.JOB, run.job_id), run.nominal, suffix)
+
+
+class Calls:
+    """Makes calls out of leased runs; reads secrets through the vault, and keeps none."""
+
+    def __init__(self, vault: Vault, sign: Sign = no_signature) -> None:
+        self._vault = vault
+        self._sign = sign
+
+    def build(  # noqa: PLR0913 - a call is what a lease, a spec and two clocks say
+        self, run: Facts, spec: JobSpec, pinned: JobSpec, *, token: int, at: int, not_after_us: int
+    ) -> Call:
+        """Return the call of a run's attempt; raises KeyGone.
+
+        `spec` is the job's current one, `pinned` the one whose body and key the run carries. `at`
+        is the database clock, ms.
+        """
+        tenant_id, job_id = run.tenant_id, run.job_id
+        open_sealed = self._vault.open
+        body = open_sealed(tenant_id, job_id, pinned.payload) if pinned.payload else b""
+        target = spec.target
+        headers: list[bytes] = []
+        named: set[str] = set()
+        for header in target.headers:
+            named.add(header.name.lower())
+            value = open_sealed(tenant_id, job_id, header.value)
+            headers.append(b"%b: %b" % (header.name.encode(), value))
+        if body and pinned.content_type and "content-type" not in named:
+            headers.append(b"Content-Type: %b" % pinned.content_type.encode())
+        if "user-agent" not in named:
+            headers.append(USER_AGENT)
+        headers += self._own(run, pinned, body, at)
+        return Call(
+            token,
+            tenant_id,
+            target.scheme,
+            target.host,
+            target.port,
+            target.path,
+            target.method,
+            headers,
+            body,
+            spec.timeout_ms,
+            not_after_us,
+        )
+
+    def _own(self, run: Facts, pinned: JobSpec, body: bytes, at: int) -> list[bytes]:
+        """Return the headers that are Tocsin's, built in one piece: this is per fire."""
+        key = occurrence_key(pinned.key_template, run)
+        run_hex = run.run_id.hex()
+        seconds = at // SECOND
+        text = (
+            f"Idempotency-Key: {key}\n"
+            f"webhook-id: {key}\n"
+            f"webhook-timestamp: {seconds}\n"
+            f"Tocsin-Job-Id: jb_{run.job_id.hex()}\n"
+            f"Tocsin-Run-Id: rn_{run_hex}\n"
+            f"Tocsin-Scheduled-For: {rfc3339(run.nominal)}\n"
+            f"Tocsin-Attempt: {run.attempt}\n"
+            f"Tocsin-Fence: {run.fence}\n"
+            f"traceparent: 00-{run_hex}-{run_hex[16:24]}{run.attempt:08x}-01"
+        )
+        if run.lost:
+            text += "\nTocsin-Possible-Duplicate: true"
+        lines = text.encode("ascii").split(b"\n")
+        signature = self._sign(run.tenant_id, key, seconds, body)
+        if signature:
+            lines.append(b"webhook-signature: " + signature)
+        return lines

@@ -1,0 +1,219 @@
+"""Attempts that this process has leased and not reported yet: their calls, number and end."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from commandside.calls import Calls
+from commandside.deliverer_port import Call, Deliverer
+from commandside.ports import (
+    BATCH_MAX,
+    FaultPoint,
+    FireLog,
+    KeyGone,
+    LogRequest,
+    NewId,
+    ReadSpecs,
+    Sign,
+    SpecsReply,
+    Telemetry,
+    Tick,
+    Vault,
+)
+from commandside.reports import KEY_GONE, Flight
+from commandside.session import Session
+from commandside.stripes import Sent, Stripe
+from commandside.timing import Entry, Parcel, TimingHeap
+from domain.envelope import Decision
+from domain.instant import SECOND
+from domain.job.events import JobSpec
+from domain.run import state as rs
+from domain.run.decide import SEND_DEADLINE_MS
+
+HINT_MS: Final = 2 * SECOND
+"""What is planned to be due within this goes straight into the own heap; the scan is the floor."""
+
+
+class DispatcherPorts(msgspec.Struct, frozen=True):
+    """Everything around a dispatcher."""
+
+    log: FireLog
+    deliverer: Deliverer
+    vault: Vault
+    sign: Sign
+    faults: FaultPoint
+    telemetry: Telemetry
+    new_id: NewId
+
+
+class Flights:
+    """The attempts in the air, and what leasing and reporting share."""
+
+    def __init__(self, ports: DispatcherPorts) -> None:
+        self.ports = ports
+        self.log, self.deliverer = ports.log, ports.deliverer
+        self.heap = TimingHeap()
+        self.session = Session(ports.log, ports.new_id, ports.telemetry)
+        self.unreported = 0
+        """Leased and not reported, wherever they are."""
+        self.reserved = 0
+        """Calls that outstanding requests may lead to."""
+        self.closed = False
+        """Nothing is leased or called any more."""
+        self.bound = 2 * BATCH_MAX * ports.log.stripes
+        self.stripes = [Stripe(index) for index in range(ports.log.stripes)]
+        self._calls = Calls(ports.vault, ports.sign)
+        self._called: dict[int, Flight] = {}
+        self._token = 0
+
+    def room(self) -> int:
+        """Return how many more attempts may be leased now and called at once."""
+        free = min(self.bound - self.unreported, self.deliverer.room)
+        return free - self.reserved
+
+    def submit(self, stripe: Stripe, request: LogRequest, sent: Sent) -> None:
+        """Send a stripe's request and note what it was made of."""
+        self.reserved += sent.reserved
+        stripe.sent = sent
+        stripe.ticket = self.log.submit(stripe.index, request)
+
+    def settle(self, entry: Entry) -> None:
+        """Be done with an entry: leased, dropped or deferred."""
+        entry[4].left -= 1
+
+    def drop(self, entry: Entry) -> None:
+        """Be done with an entry, and listen to what comes for its run again."""
+        self.settle(entry)
+        self.heap.unwatch(entry[1], entry[3])
+
+    def depart(self, stripe: Stripe, leased: list[Flight], sent: Sent, tick: Tick) -> None:
+        """Call the targets of fresh leases, which are committed."""
+        self.unreported += len(leased)
+        for flight in leased:
+            self.heap.watch(flight.run.facts.run_id, flight.fence)
+        not_after_us = sent.mono_us + SEND_DEADLINE_MS * 1_000
+        if self.closed or sent.session != self.session.id or tick.mono_us >= not_after_us:
+            self._abandon(stripe, leased, tick)
+            return
+        plain: list[tuple[Flight, JobSpec]] = []
+        for flight in leased:
+            if flight.run.facts.payload_version == flight.job.facts.payload_version:
+                plain.append((flight, flight.job.facts.spec))
+            else:
+                stripe.unspecified.append((flight, not_after_us))
+        self._call(stripe, plain, not_after_us, tick)
+
+    def ask_specs(self, stripe: Stripe, tick: Tick) -> bool:
+        """Ask for the specs whose body and key begun runs carry."""
+        if not stripe.unspecified:
+            return False
+        waiting, stripe.unspecified = stripe.unspecified, []
+        late = [flight for flight, not_after_us in waiting if tick.mono_us >= not_after_us]
+        self._abandon(stripe, late, tick)
+        flights = [flight for flight, not_after_us in waiting if tick.mono_us < not_after_us]
+        if not flights:
+            return False
+        wants = {(f.run.facts.job_id, f.run.facts.payload_version) for f in flights}
+        not_after_us = min(when for _, when in waiting if tick.mono_us < when)
+        sent = Sent("specs", not_after_us, flights=flights, session=self.session.id)
+        self.submit(stripe, ReadSpecs(sorted(wants)), sent)
+        return True
+
+    def on_specs(self, stripe: Stripe, sent: Sent, reply: SpecsReply, tick: Tick) -> None:
+        """Call with the pinned specs; `sent.mono_us` is the instant not to send after."""
+        if self.closed or sent.session != self.session.id or tick.mono_us >= sent.mono_us:
+            self._abandon(stripe, sent.flights, tick)
+            return
+        found = [
+            (f, reply.specs.get((f.run.facts.job_id, f.run.facts.payload_version)))
+            for f in sent.flights
+        ]
+        self._abandon(stripe, [f for f, spec in found if spec is None], tick)
+        self._call(stripe, [(f, s) for f, s in found if s is not None], sent.mono_us, tick)
+
+    def _call(
+        self,
+        stripe: Stripe,
+        flights: Sequence[tuple[Flight, JobSpec]],
+        not_after_us: int,
+        tick: Tick,
+    ) -> None:
+        room = self.deliverer.room
+        self._abandon(stripe, [flight for flight, _ in flights[room:]], tick)
+        calls: list[Call] = []
+        late: list[int] = []
+        for flight, pinned in flights[:room]:
+            self._token += 1
+            facts = flight.run.facts
+            flight.sent_at = tick.at
+            try:
+                call = self._calls.build(
+                    facts,
+                    flight.job.facts.spec,
+                    pinned,
+                    token=self._token,
+                    at=tick.at,
+                    not_after_us=not_after_us,
+                )
+            except KeyGone:
+                flight.answer = KEY_GONE
+                stripe.add_reports([flight], tick.mono_us)
+                continue
+            self._called[self._token] = flight
+            calls.append(call)
+            if facts.attempt == 1:
+                late.append(tick.at - facts.due_at)
+        if calls:
+            self.ports.faults.hit("before_send")
+            self.deliverer.submit(calls)
+            self.ports.faults.hit("after_send")
+            self.ports.telemetry.count("calls", len(calls))
+            self.ports.telemetry.observe("lateness_ms", late)
+
+    def land(self, tick: Tick) -> None:
+        """Take the answers that have come."""
+        answers = self.deliverer.poll()
+        if not answers:
+            return
+        landed: list[list[Flight]] = [[] for _ in self.stripes]
+        for answer in answers:
+            flight = self._called.pop(answer.token)
+            flight.answer = answer
+            landed[flight.stripe].append(flight)
+        for stripe, flights in zip(self.stripes, landed, strict=True):
+            if flights:
+                stripe.add_reports(flights, tick.mono_us)
+
+    def _abandon(self, stripe: Stripe, flights: list[Flight], tick: Tick) -> None:
+        """Report leases that will not be called any more: `answer` stays None."""
+        if flights:
+            self.ports.telemetry.count("leases_abandoned", len(flights))
+            stripe.add_reports(flights, tick.mono_us)
+
+    def abandon(self, stripe: Stripe, flights: list[Flight], tick: Tick) -> None:
+        """Report leases that were read back and are past their send deadline."""
+        self.unreported += len(flights)
+        for flight in flights:
+            self.heap.watch(flight.run.facts.run_id, flight.fence)
+        self._abandon(stripe, flights, tick)
+
+    def abandon_unsent(self, tick: Tick) -> None:
+        """Give back what is leased and not yet called (drain)."""
+        for stripe in self.stripes:
+            waiting, stripe.unspecified = stripe.unspecified, []
+            self._abandon(stripe, [flight for flight, _ in waiting], tick)
+
+    def finish(self, flight: Flight) -> None:
+        """Be done with an attempt: its report is in the log, or has nothing to say any more."""
+        self.unreported -= 1
+        self.heap.unwatch(flight.run.facts.run_id, flight.fence)
+
+    def hint(self, stripe: Stripe, decision: Decision, at: int) -> None:
+        """Hold what a decision has just planned, if it is due in a moment."""
+        for part in decision.slices:
+            after = part.after
+            if isinstance(after, rs.Ready) and after.facts.due_at <= at + HINT_MS:
+                facts = after.facts
+                parcel = Parcel(stripe.index)
+                self.heap.add((facts.due_at, facts.run_id, facts.job_id, facts.version, parcel))

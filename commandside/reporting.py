@@ -1,0 +1,119 @@
+"""Reports attempts: each result is decided on, appended, and kept until the log has taken it."""
+
+from typing import Final
+
+from commandside.flights import Flights
+from commandside.leasing import APPEND_EXPIRY_MS, TRIES_MAX
+from commandside.ports import BATCH_MAX, Append, AppendReply, Read, ReadReply, Tick
+from commandside.reports import Flight
+from commandside.stripes import LINGER_US, Sent, Stripe
+from domain.envelope import Decision
+
+FULL: Final = BATCH_MAX // 2
+"""Reports that make a full batch: most are of one or two slices."""
+
+
+class Reporting:
+    """The requests that end an attempt."""
+
+    def __init__(self, flights: Flights) -> None:
+        self._flights = flights
+        self._count = flights.ports.telemetry.count
+        self.hurry = False
+        """Do not linger: this process is about to end."""
+
+    def report(self, stripe: Stripe, tick: Tick) -> bool:
+        """Append the ends of attempts if a batch is full enough or has waited long enough."""
+        waited = tick.mono_us >= stripe.reports_since_us + LINGER_US or self.hurry
+        if not stripe.reports or (len(stripe.reports) < FULL and not waited):
+            return False
+        items, decisions = self._decide(stripe, tick)
+        if not items:
+            return False
+        self._flights.ports.faults.hit("before_report")
+        expires_at = tick.at + APPEND_EXPIRY_MS
+        sent = Sent("report", tick.mono_us, expires_at, flights=items, decisions=decisions)
+        self._flights.submit(stripe, Append(decisions, expires_at), sent)
+        return True
+
+    def _decide(self, stripe: Stripe, tick: Tick) -> tuple[list[Flight], list[Decision]]:
+        """Take a batch of reports: at most one of each job, at most BATCH_MAX slices."""
+        items: list[Flight] = []
+        decisions: list[Decision] = []
+        later: list[Flight] = []
+        jobs: set[bytes] = set()
+        slices, reports = 0, stripe.reports
+        while reports and len(later) < BATCH_MAX:
+            flight = reports.popleft()
+            job_id = flight.job.facts.job_id
+            if job_id in jobs:
+                later.append(flight)
+                continue
+            if flight.needs_reading(tick.at):
+                stripe.rereads.append(flight)
+                continue
+            decision = flight.decide(tick.at)
+            if decision is None:
+                self._count("reports_dropped")
+                self._flights.finish(flight)
+                continue
+            if slices + len(decision.slices) > BATCH_MAX and items:
+                reports.appendleft(flight)
+                break
+            jobs.add(job_id)
+            items.append(flight)
+            decisions.append(decision)
+            slices += len(decision.slices)
+        reports.extendleft(reversed(later))
+        return items, decisions
+
+    def on_append(self, stripe: Stripe, sent: Sent, reply: AppendReply, tick: Tick) -> None:
+        """Be done with what is committed; decide the rest again, on fresh state."""
+        flights = self._flights
+        if reply.expired:
+            self._count("appends_expired")
+            stripe.add_reports(sent.flights, tick.mono_us)
+            return
+        refused = set(reply.refused)
+        for index, flight in enumerate(sent.flights):
+            if index in refused:
+                self._refused(stripe, flight)
+                continue
+            flights.hint(stripe, sent.decisions[index], reply.at)
+            flights.finish(flight)
+        self._count("reports", len(sent.flights) - len(refused))
+        self._count("reports_refused", len(refused))
+        flights.ports.faults.hit("after_report")
+
+    def _refused(self, stripe: Stripe, flight: Flight) -> None:
+        flight.tries += 1
+        if flight.tries < TRIES_MAX:
+            stripe.rereads.append(flight)
+            return
+        # Its lease lapses at `until`; the audit loop takes it from there.
+        self._flights.finish(flight)
+        self._flights.ports.telemetry.alarm("reports_given_up", flight.run.facts.run_id.hex())
+
+    def reread(self, stripe: Stripe, _tick: Tick) -> bool:
+        """Read the jobs of attempts whose report must be decided on fresh state."""
+        if not stripe.rereads:
+            return False
+        batch, stripe.rereads = stripe.rereads[:BATCH_MAX], stripe.rereads[BATCH_MAX:]
+        jobs = list(dict.fromkeys(flight.job.facts.job_id for flight in batch))
+        self._flights.submit(stripe, Read(jobs), Sent("reread", 0, flights=batch))
+        return True
+
+    def on_read(self, stripe: Stripe, sent: Sent, reply: ReadReply) -> None:
+        """Queue the attempts again, first of all, under the state as it is; drop what is over."""
+        for flight in reversed(sent.flights):
+            standing = reply.jobs.get(flight.job.facts.job_id)
+            if standing is not None and flight.refresh(standing.job, standing.runs):
+                stripe.reports.appendleft(flight)
+                stripe.reports_since_us = 0
+            else:
+                self._count("reports_dropped")
+                self._flights.finish(flight)
+
+    def unknown(self, stripe: Stripe, sent: Sent) -> None:
+        """A report whose commit is unknown is decided again: if it is in the log, it is refused."""
+        stripe.rereads.extend(sent.flights)

@@ -1,0 +1,80 @@
+"""What an answer means for its run: the result of the attempt, and the decision to append."""
+
+from commandside.deliverer_port import Answer
+from domain import chain
+from domain.envelope import Decision
+from domain.job import decide as job_decide
+from domain.job import state as js
+from domain.retry import classify, retry_after_ms
+from domain.run import events as re
+from domain.run import state as rs
+from domain.run.decide import ABANDONED, Result, report
+
+KEY_GONE = Answer(0, 0, "key_gone", False, 0)
+"""Stands for an attempt that could not be built: the tenant's key has been destroyed."""
+
+
+def result_of(answer: Answer, job: js.JobState, sent_at: int, at: int) -> Result:
+    """Return the attempt's result under the job's policy as it is now."""
+    if answer.error == "send_deadline":
+        return ABANDONED
+    if answer.error == "key_gone":
+        return Result(re.FAILED, "dead", error=answer.error, sent_at=sent_at)
+    # Without a status nothing was said: the error is a failure that is retried.
+    verdict = classify(answer.status, job.facts.spec.retry) if answer.status else "retry"
+    wish = retry_after_ms(answer.retry_after, at) if answer.retry_after else 0
+    return Result(
+        re.OK if verdict == "ok" else re.FAILED,
+        verdict,
+        answer.status,
+        answer.error,
+        answer.elapsed_us,
+        wish,
+        answer.headers,
+        answer.body,
+        sent_at,
+    )
+
+
+class Flight:
+    """An attempt that is leased by this process and not reported yet."""
+
+    __slots__ = ("alone", "answer", "beside", "fence", "job", "run", "sent_at", "stripe", "tries")
+
+    def __init__(self, run: rs.InFlight, job: js.JobState, stripe: int, *, alone: bool) -> None:
+        self.run: rs.OpenRun = run
+        self.job = job
+        self.stripe = stripe
+        self.alone = alone
+        self.fence = run.facts.fence
+        self.answer: Answer | None = None
+        """None: never sent."""
+        self.sent_at = 0
+        self.tries = 0
+        self.beside: tuple[rs.OpenRun, ...] | None = None
+        """All open runs of the job, once they have been read."""
+
+    def needs_reading(self, at: int) -> bool:
+        """Tell whether the decision reads more than the run: an answer that pauses the job."""
+        return self.beside is None and self._result(at).verdict == "pause"
+
+    def decide(self, at: int) -> Decision | None:
+        """Return what the attempt appends; None where it has nothing to say any more."""
+        result = self._result(at)
+        if result.verdict == "pause" and self.beside is not None:
+            return job_decide.report_gone(self.job, self.run, self.beside, self.fence, result, at)
+        return report(self.job, self.run, self.fence, result, at, alone=self.alone)
+
+    def refresh(self, job: js.JobState, runs: tuple[rs.OpenRun, ...]) -> bool:
+        """Take the job as it stands now; False if the run is over."""
+        mine = next((r for r in runs if r.facts.run_id == self.run.facts.run_id), None)
+        if mine is None:
+            return False
+        self.job, self.run, self.beside = job, mine, runs
+        self.alone = chain.is_alone(mine, runs)
+        return True
+
+    def _result(self, at: int) -> Result:
+        if self.answer is None:
+            return ABANDONED
+        return result_of(self.answer, self.job, self.sent_at, at)

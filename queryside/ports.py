@@ -1,0 +1,147 @@
+"""The ports of the query side: the truth of one job, the board, the run history, how fresh they are.
+
+`Truth` awaits; the others are plain calls, bounded by the adapter's timeouts, that the API makes in
+a thread. Every call takes the tenant, and another tenant's rows are as absent as rows that never
+were. Pages go by key, never by offset, and always come newest first.
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import msgspec
+
+from domain.catalogue import DomainEvent
+from domain.job.state import JobState
+from domain.run.state import OpenRun
+from projections.rows import AttemptRow, BoardRow, RunRow
+
+PAGE_MAX: Final = 200
+"""Rows of a page; adapters are asked for one more, which tells whether another page follows."""
+ATTEMPTS_SHOWN: Final = 100
+"""Attempts of a run in a page, the newest; a policy allows as many."""
+
+
+class Unavailable(Exception):
+    """The engine behind a port cannot be reached, or did not answer in time."""
+
+
+Reveal = Callable[[bytes, bytes, bytes], bytes | None]
+"""(tenant, job, ciphertext) → plain bytes, None where the tenant's key was destroyed."""
+
+
+class Standing(Protocol):
+    """A job as it stands: its head and its open runs, withheld ones too."""
+
+    @property
+    def job(self) -> JobState:
+        """The fold of the job's stream."""
+
+    @property
+    def runs(self) -> tuple[OpenRun, ...]:
+        """Every run that has not ended."""
+
+
+class Truth(Protocol):
+    """What the log says of one job, read from the log itself. Awaits; raises Unavailable."""
+
+    shards: int
+
+    async def standing(self, job_id: bytes) -> Standing | None:
+        """Return the job as it stands now, of whichever tenant: the caller compares."""
+
+    async def events(
+        self, job_id: bytes, stream_id: bytes, after: int, limit: int
+    ) -> list[DomainEvent]:
+        """Return events of a stream of this job (its own, or a run's), from version `after` + 1."""
+
+
+class JobFilter(msgspec.Struct, frozen=True, gc=False):
+    """Which jobs are asked for; an empty field asks for any. Labels must all match.
+
+    `status` is active, paused, finished or cancelled. A one-time job whose run has ended is
+    finished, although no event says so (domain.chain.effective).
+    """
+
+    status: str = ""
+    name_prefix: str = ""
+    host: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+class JobPlace(msgspec.Struct, frozen=True, gc=False):
+    """A job's place in the order of lists: `defined_at` falling, then `job_id` rising."""
+
+    defined_at: int
+    job_id: bytes
+
+
+class JobLine(msgspec.Struct, frozen=True, gc=False):
+    """A job in a list. `next_run_at`, `next_due_at`: of its earliest link that was never leased."""
+
+    row: BoardRow
+    next_run_at: int | None
+    next_due_at: int | None
+    in_flight: int
+    """Runs of the job that are leased or accepted now."""
+
+
+class JobBoard(Protocol):
+    """Lists of a tenant's jobs. Raises Unavailable."""
+
+    def page(
+        self,
+        tenant_id: bytes,
+        wanted: JobFilter,
+        edge: JobPlace | None,
+        limit: int,
+        *,
+        newer: bool = False,
+    ) -> list[JobLine]:
+        """Return up to `limit` jobs next to `edge` (None: from the newest), in the order of lists.
+
+        Those that follow `edge`, or with `newer` those right before it; `edge` itself never.
+        """
+
+
+class RunPlace(msgspec.Struct, frozen=True, gc=False):
+    """A row's place in a history: `nominal` falling, then `run_id` falling (bytes)."""
+
+    nominal: int
+    run_id: bytes
+
+
+class RunLine(msgspec.Struct, frozen=True, gc=False):
+    """A run, or a range of slots that did not fire, with its attempts, oldest first."""
+
+    run: RunRow
+    attempts: tuple[AttemptRow, ...] = ()
+
+
+class RunHistory(Protocol):
+    """What became of a job's occurrences. Raises Unavailable.
+
+    A row written twice is one row (the higher position). Runs that never fired nor ended are not
+    here yet.
+    """
+
+    def page(
+        self,
+        tenant_id: bytes,
+        job_id: bytes,
+        edge: RunPlace | None,
+        limit: int,
+        *,
+        newer: bool = False,
+    ) -> list[RunLine]:
+        """Return up to `limit` rows next to `edge` (None: from the newest), newest first.
+
+        Those that follow `edge`, or with `newer` those right before it; `edge` itself never. Each
+        run has at most ATTEMPTS_SHOWN attempts, the newest.
+        """
+
+
+class Freshness(Protocol):
+    """How far the views have read. Raises Unavailable."""
+
+    def reached(self, view: str, shard: int) -> int:
+        """Return the log position up to which a view (projections' VIEW name) holds a shard."""

@@ -1,8 +1,11 @@
-"""The ports of the command side's roles. A port belongs to the ring that calls it, and is batch-shaped.
+"""The ports of the command side's roles.
+
+A port belongs to the ring that calls it, and is batch-shaped.
 
 Two shapes. The dispatcher's log is *submit and poll*: nothing blocks, one loop holds many
-transactions and calls in flight. The scheduler's and the auditor's ports are plain calls, bounded by
-the adapter's statement timeout. Every port has a memory and a real adapter under one contract suite.
+transactions and calls in flight. The scheduler's and the auditor's ports are plain calls, bounded
+by the adapter's statement timeout. Every port has a memory and a real adapter under one contract
+suite.
 
 Errors of every port: `Unavailable` (nothing is known to have happened; try again later) and, for
 appends, an unknown outcome, which is a reply of its own because it must be read back first.
@@ -13,9 +16,12 @@ from typing import Final, Protocol
 
 import msgspec
 
+from domain.catalogue import DomainEvent
 from domain.envelope import Decision, Rejected
+from domain.job.events import JobSpec
 from domain.job.state import JobState
 from domain.run.state import InFlight, OpenRun
+from domain.tenant import KeyRecord
 
 SESSION_MS: Final = 10_000
 SESSION_RENEW_MS: Final = 3_000
@@ -28,8 +34,11 @@ class Unavailable(Exception):
 
 
 class Tick(msgspec.Struct, frozen=True, gc=False):
-    """The time a role is run with: `at`, ms of the database clock as this node estimates it;
-    `mono_us`, microseconds of the node's own monotonic clock."""
+    """The time a role is run with.
+
+    `at`: ms of the database clock as this node estimates it; `mono_us`: microseconds of the node's
+    own monotonic clock.
+    """
 
     at: int
     mono_us: int
@@ -40,6 +49,29 @@ class FaultPoint(Protocol):
 
     def hit(self, name: str) -> None:
         """Return, or, when armed with this name and this hit number, kill the process."""
+
+
+class Telemetry(Protocol):
+    """Counters and histograms of a role; the names are listed in the telemetry catalogue."""
+
+    def count(self, name: str, by: int = 1) -> None:
+        """Add to a counter."""
+
+    def observe(self, name: str, values: Sequence[int]) -> None:
+        """Add values to a histogram; the unit is the last word of the name."""
+
+    def gauge(self, name: str, value: int) -> None:
+        """Set a figure that goes up and down."""
+
+    def alarm(self, name: str, detail: str) -> None:
+        """Say that something happened which should not; a person should look."""
+
+
+NewId = Callable[[int], bytes]
+"""Returns that many fresh random bytes."""
+
+Sign = Callable[[bytes, str, int, bytes], bytes]
+"""(tenant, key, unix seconds, body) → value of `webhook-signature`, empty without secrets."""
 
 
 # ------------------------------------------------------------------ the dispatcher's log
@@ -86,10 +118,24 @@ class Defer(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReadBack(msgspec.Struct, frozen=True, gc=False):
-    """After an unknown commit and its expiry: which of these leases carry our nonce?"""
+    """After an unknown commit and its expiry: which of these leases carry our nonce?
+
+    With `expires_at`, that of the lease, a read-back that comes too soon fails.
+    """
 
     nonce: bytes
     wants: Sequence[Want]
+    expires_at: int = 0
+
+
+class ReadSpecs(msgspec.Struct, frozen=True, gc=False):
+    """Read the specs of jobs as of a version of their stream: (job, version).
+
+    Body and key of a run are those of its `payload_version`; only a retry that was begun before an
+    edit carries one that is not the job's current.
+    """
+
+    wants: Sequence[tuple[bytes, int]]
 
 
 class Renew(msgspec.Struct, frozen=True, gc=False):
@@ -105,15 +151,20 @@ class End(msgspec.Struct, frozen=True, gc=False):
     session: bytes
 
 
-LogRequest = Lease | Append | Read | Defer | ReadBack | Renew | End
+LogRequest = Lease | Append | Read | ReadSpecs | Defer | ReadBack | Renew | End
 
 
 class Granted(msgspec.Struct, frozen=True, gc=False):
-    """A lease that is committed. `alone`: no other link of the job was open under the lock."""
+    """A lease that is committed. `alone`: no other link of the job was open under the lock.
+
+    `pinned`: the spec that the run's body and key come from, where that is not the job's current
+    one (an edit between the first attempt and this one).
+    """
 
     run: InFlight
     job: JobState
     alone: bool
+    pinned: JobSpec | None = None
 
 
 class LeaseReply(msgspec.Struct, gc=False):
@@ -133,7 +184,7 @@ class LeaseReply(msgspec.Struct, gc=False):
 
 
 class AppendReply(msgspec.Struct, gc=False):
-    """Indices of decisions whose guard failed (the rest is committed); `expired`: none committed."""
+    """Indices of decisions whose guard failed (the rest is in); `expired`: none committed."""
 
     ticket: int
     at: int
@@ -156,6 +207,14 @@ class ReadReply(msgspec.Struct, gc=False):
     ticket: int
     at: int
     jobs: dict[bytes, Standing]
+
+
+class SpecsReply(msgspec.Struct, gc=False):
+    """The specs asked for; the event of a version is never missing while its job is kept."""
+
+    ticket: int
+    at: int
+    specs: dict[tuple[bytes, int], JobSpec]
 
 
 class DoneReply(msgspec.Struct, gc=False):
@@ -182,7 +241,7 @@ class Failed(msgspec.Struct, gc=False):
     detail: str
 
 
-LogReply = LeaseReply | AppendReply | ReadReply | DoneReply | ReadBackReply | Failed
+LogReply = LeaseReply | AppendReply | ReadReply | SpecsReply | DoneReply | ReadBackReply | Failed
 
 
 class FireLog(Protocol):
@@ -255,7 +314,7 @@ class Overdue(msgspec.Struct, frozen=True, gc=False):
 
 
 class DueIndex(Protocol):
-    """The due rows as the scheduler and the auditor see them. `terms` maps owned shards to terms."""
+    """The due rows as scheduler and auditor see them. `terms` maps owned shards to terms."""
 
     def window(self, terms: dict[int, int], after: int, until: int, limit: int) -> list[Chunk]:
         """Return unmarked ready rows with after < wake_at ≤ until as chunks, in due order."""
@@ -305,12 +364,12 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReadyQueue(Protocol):
-    """Due buckets on their way to dispatchers. A hint: everything may be lost, doubled, reordered."""
+    """Due buckets on their way to dispatchers. A hint: all may be lost, doubled, reordered."""
 
     partitions: int
 
     def publish(self, chunks: Sequence[Chunk], *, near: bool) -> None:
-        """Hand chunks to the broker; `near`: due within 2 s. Bounded: raises Unavailable when full."""
+        """Hand chunks to the broker; `near`: due within 2 s. Raises Unavailable when full."""
 
     def confirmed(self) -> list[Published]:
         """Return chunks that the broker has confirmed (acks=all) since the last call."""
@@ -326,6 +385,9 @@ class ReadyQueue(Protocol):
 
     def revoked(self) -> list[int]:
         """Return partitions lost since the last call: forget what came from them."""
+
+    def committed(self, ref: Ref) -> bool:
+        """Tell whether the group has passed this place; True where that is not known."""
 
     def pause(self, *, paused: bool) -> None:
         """Stop or resume fetching what is due later (topic `ahead` only)."""
@@ -364,8 +426,12 @@ class Vault(Protocol):
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False):
-    """A command's effect. `version` of the job's stream, log `position`, `at`; `replayed`: the same
-    command id had committed before, with these values."""
+    """A command's effect: `job` and its `runs` now, `version` of the job's stream that the command
+    led to, log `position`, `at`.
+
+    `at` is the one the decision was made with: for a definition, that of its `Defined`. `replayed`:
+    the same command id had committed before, with these `version`, `position` and `at`.
+    """
 
     job: JobState
     runs: tuple[OpenRun, ...]
@@ -396,8 +462,25 @@ class CommandLog(Protocol):
     ) -> Accepted | BodyDiffers | Rejected:
         """Decide inside the lock and append; None from `decide` answers the state as it is.
 
-        An empty `command_id` means the client gave none.
+        An empty `command_id` means the client gave none. One that is given is recorded whenever
+        `decide` does not refuse, also when there was nothing to append: its repeat must find the
+        same version, whatever happened to the job since.
         """
 
     async def standing(self, job_id: bytes) -> Standing | None:
         """Return the job as it stands, withheld runs included."""
+
+    async def events(
+        self, job_id: bytes, stream_id: bytes, after: int, limit: int
+    ) -> list[DomainEvent]:
+        """Return events of a stream of this job (its own, or a run's), from version `after` + 1."""
+
+
+# ------------------------------------------------------------------ who asks
+
+
+class Keys(Protocol):
+    """The store of API keys. Awaits; raises Unavailable, and then nobody is let in."""
+
+    async def find(self, kid: str) -> KeyRecord | None:
+        """Return the key as it is stored, revoked and expired ones too."""

@@ -1,8 +1,9 @@
 """The chain of a recurring job: the next slot, and a verdict for each slot passed (protocol §7).
 
 Work is bounded whatever the outage: a slot that passes gets no stream of its own, it is covered by
-a range, and ranges come from the schedule's arithmetic. A decision about runs goes by a slot's *due* instant (nominal + jitter); a command goes by the nominal one, since that is where a
-schedule is in force or not.
+a range, and ranges come from the schedule's arithmetic. A decision about runs goes by a slot's
+*due* instant (nominal + jitter); a command goes by the nominal one, since that is where a schedule
+is in force or not.
 """
 
 import msgspec
@@ -35,7 +36,7 @@ class Chain:
     __slots__ = ("_jitter", "plan", "spec")
 
     def __init__(self, job_id: bytes, spec: JobSpec) -> None:
-        """Compile (or find) the plan of the spec's schedule; raises ScheduleBreach for a bad one."""
+        """Compile (or find) the plan of the spec's schedule."""
         self.spec = spec
         self.plan: Plan = plan(spec.schedule)
         self._jitter = jitter_ms(job_id, spec.jitter_ms) if spec.jitter_ms else 0
@@ -103,6 +104,17 @@ def cursor_of(job: job_state.JobState, runs: tuple[OpenRun, ...]) -> int:
         if facts.is_link and facts.life == job.facts.life and facts.nominal > cursor:
             cursor = facts.nominal
     return cursor
+
+
+def is_alone(run: OpenRun, runs: tuple[OpenRun, ...]) -> bool:
+    """Tell whether no other link of the run's chain is open: its end then plans the next."""
+    facts = run.facts
+    return not any(
+        other.facts.is_link
+        and other.facts.life == facts.life
+        and other.facts.run_id != facts.run_id
+        for other in runs
+    )
 
 
 def settle(

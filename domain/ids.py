@@ -57,8 +57,8 @@ def command_id_of(tenant_id: bytes, key: str) -> bytes:
 def run_id(job_id: bytes, life: int, nominal: int, kind: int, salt: bytes = b"") -> bytes:
     """Return the stream id of one occurrence: UUIDv8, time-ordered by its nominal instant (ms).
 
-    `salt` is the command id of a manual run, the generation (4 bytes) of a backfill or redrive, and
-    empty for a slot.
+    `salt` is the command id of a manual run, the generation (4 bytes) of a backfill or redrive; a
+    slot's is its job's spec version (`slot_id`).
     """
     digest = blake2b(digest_size=10, person=b"run")
     digest.update(b"%b%d/%d/%d/%b" % (job_id, life, nominal, kind, salt))
@@ -70,3 +70,13 @@ def run_id(job_id: bytes, life: int, nominal: int, kind: int, salt: bytes = b"")
             tail[3:],
         )
     )
+
+
+def slot_id(job_id: bytes, life: int, nominal: int, spec_version: int) -> bytes:
+    """Return the stream id of a slot as planned under one version of the spec.
+
+    An edit that takes a slot away and another that brings it back plan it as two streams. So no
+    planned stream was ever there before, and a report need not look for one that was withdrawn. The
+    idempotency key has no part in this: it is a function of job and instant.
+    """
+    return run_id(job_id, life, nominal, SLOT, spec_version.to_bytes(4, "big"))

@@ -17,8 +17,4 @@ def rfc3339(at: int) -> str:
     """Return `at` (ms) as RFC 3339 in UTC, for example `2026-03-14T09:00:00.000Z`."""
     seconds, ms = divmod(at, SECOND)
     moment = EPOCH + timedelta(seconds=seconds)
-    return (
-        f"{moment:%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"
-        if moment.year >= 1000
-        else f"{moment.isoformat()[:19]}.{ms:03d}Z"
-    )
+    return f"{moment.isoformat()[:19]}.{ms:03d}Z"

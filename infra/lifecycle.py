@@ -1,8 +1,8 @@
 """Runs a role: `start`, then `run_one_batch` until told to stop, then `drain` within a bound.
 
-This loop is the only place that waits. A role says how long it can be left alone; the loop sleeps in
-`select` on the role's sockets and on the signal pipe, so that a reply, a call's answer or SIGTERM
-wakes it at once.
+This loop is the only place that waits. A role says how long it can be left alone; the loop sleeps
+in `select` on the role's sockets and on the signal pipe, so that a reply, a call's answer or
+SIGTERM wakes it at once.
 """
 
 import os
@@ -10,7 +10,7 @@ import select
 import signal
 from collections.abc import Callable, Iterable
 from types import FrameType, TracebackType
-from typing import Final, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 from commandside.ports import Tick, Unavailable
 
@@ -44,7 +44,9 @@ class Stop:
         """Create the pipe; handlers are installed on entry."""
         self.requested = False
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._before: dict[int, object] = {}
+        self._before: dict[
+            int, signal.Handlers | Callable[[int, FrameType | None], Any] | int | None
+        ] = {}
 
     def __enter__(self) -> Self:
         """Install the handlers."""
@@ -60,7 +62,7 @@ class Stop:
     ) -> None:
         """Restore the handlers and close the pipe."""
         for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
+            signal.signal(number, handler)
         os.close(self._read)
         os.close(self._write)
 
@@ -73,7 +75,7 @@ class Stop:
         self.requested = True
         os.write(self._write, b"x")
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.request()
 
 

@@ -1,8 +1,9 @@
 """The due index and the job heads: pure functions of the states that a decision leads to.
 
-They are projections - rebuildable from the log, equal to its fold at every instant - but applied in
-the append's own transaction, since the fire path needs strong consistency. One row of `due_index` for
-each open run that is Ready, InFlight or Awaiting; one row of `job_heads` for each job, for ever.
+They are projections - rebuildable from the log, equal to its fold at every instant - but applied
+in the append's own transaction, since the fire path needs strong consistency. One row of
+`due_index` for each open run that is Ready, InFlight or Awaiting; one row of `job_heads` for each
+job, for ever.
 """
 
 from typing import Final, assert_never
@@ -13,8 +14,8 @@ from domain.envelope import SettledRun
 from domain.job import state as js
 from domain.job.events import ALLOW
 from domain.run import state as rs
-from domain.run.events import CatchUp
 from domain.run.decide import MISFIRE_AFTER_MS
+from domain.run.events import CatchUp
 
 READY, LEASED, ACCEPTED = 0, 1, 2
 """Phases of a due row; READY is to be handed off, the others are watched."""
@@ -23,7 +24,7 @@ ACTIVE, PAUSED, FINISHED, CANCELLED = 1, 2, 3, 4
 
 
 class DueRow(msgspec.Struct, frozen=True, gc=False):
-    """The columns of `due_index` that come from the log; the volatile ones belong to the adapters."""
+    """The columns of `due_index` that come from the log; volatile ones belong to the adapters."""
 
     run_id: bytes
     job_id: bytes
@@ -54,7 +55,7 @@ class DueRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class HeadRow(msgspec.Struct, frozen=True, gc=False):
-    """The columns of `job_heads`: `state` is the whole JobState, the rest is what statements test."""
+    """The columns of `job_heads`: `state` is the whole JobState, the rest is what SQL tests."""
 
     job_id: bytes
     tenant_id: bytes
@@ -93,9 +94,7 @@ def due_row(state: SettledRun) -> DueRow | None:
 
 def run_of(row: DueRow) -> rs.Ready | rs.InFlight | rs.Awaiting:
     """Return the state that a row stands for; the inverse of `due_row`."""
-    catch_up = (
-        CatchUp(row.catch_start, row.catch_end, row.catch_left) if row.catch_left else None
-    )
+    catch_up = CatchUp(row.catch_start, row.catch_end, row.catch_left) if row.catch_left else None
     facts = rs.Facts(
         row.run_id,
         row.job_id,
@@ -123,7 +122,9 @@ def run_of(row: DueRow) -> rs.Ready | rs.InFlight | rs.Awaiting:
     return rs.Awaiting(facts, row.leased_at, row.until)
 
 
-def _row(f: rs.Facts, phase: int, owner: bytes, nonce: bytes, leased_at: int, until: int) -> DueRow:
+def _row(  # noqa: PLR0913 - the columns that depend on the phase
+    f: rs.Facts, phase: int, owner: bytes, nonce: bytes, leased_at: int, until: int
+) -> DueRow:
     catch = f.catch_up
     return DueRow(
         f.run_id,

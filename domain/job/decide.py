@@ -10,12 +10,13 @@ import msgspec
 from domain import chain
 from domain.draft import Draft
 from domain.envelope import Command, Decision, Rejected
-from domain.ids import MANUAL, SLOT, run_id
+from domain.ids import MANUAL, run_id, slot_id
 from domain.job import events as e
 from domain.job import state as s
 from domain.run import events as re
 from domain.run import state as rs
-from domain.run.decide import MAX_OPEN_RUNS, again, scheduled
+from domain.run.decide import MAX_OPEN_RUNS, Result, again, report, scheduled
+from domain.schedule.schedule import OneTime
 
 Outcome = Decision | Rejected | None
 
@@ -45,8 +46,8 @@ def define(new: NewJob, job: s.JobState | None, by: By) -> Outcome:
         return Rejected("exists", "a job with this key exists already")
     at, spec = by.at, new.spec
     cursor = max(at, job.facts.cursor) if job is not None else at
-    if spec.is_one_time:
-        cursor = min(cursor, spec.schedule.run_at - 1)  # type: ignore[union-attr]
+    if isinstance(spec.schedule, OneTime):
+        cursor = min(cursor, spec.schedule.run_at - 1)
     life = 1 if job is None else job.facts.life + 1
     draft = Draft(new.job_id, job)
     draft.on_job(e.Defined(at, new.tenant_id, life, spec, cursor, new.key, by.actor, new.zone_data))
@@ -68,7 +69,8 @@ def revise(
     old = job.facts.spec
     if spec == old:
         return None
-    if spec.is_one_time and spec.schedule != old.schedule and spec.schedule.run_at <= by.at:  # type: ignore[union-attr]
+    moved = spec.schedule != old.schedule
+    if moved and isinstance(spec.schedule, OneTime) and spec.schedule.run_at <= by.at:
         return Rejected("past", "run_at must be in the future when a job is changed")
     return _Revision(job, runs, spec, zone_data, by).decide()
 
@@ -76,7 +78,7 @@ def revise(
 class _Revision:
     """One change of a job's spec, and what it does to the job's open runs."""
 
-    def __init__(  # noqa: PLR0913 - the arguments of revise
+    def __init__(
         self, job: s.JobState, runs: tuple[rs.OpenRun, ...], spec: e.JobSpec, zone_data: str, by: By
     ) -> None:
         self.job, self.runs, self.spec, self.zone_data, self.by = job, runs, spec, zone_data, by
@@ -117,7 +119,15 @@ class _Revision:
         held = self.job.held if isinstance(self.job, s.Paused) and not self.moved else b""
         self.draft.on_job(
             e.Revised(
-                self.at, spec, payload_version, cursor, held, gone, self.by.actor, self.zone_data
+                self.at,
+                spec,
+                payload_version,
+                cursor,
+                held,
+                gone,
+                self.by.actor,
+                self.zone_data,
+                head.tenant_id,
             )
         )
 
@@ -162,7 +172,7 @@ class _Revision:
             self.draft.on_run(facts.run_id, held, verdict)
 
     def _needs_frontier(self) -> bool:
-        """Active again, or a change of overlap that plans at the lease, without a frontier (P12)."""
+        """Active again, or planning at the lease from now on, without a frontier (P12)."""
         if isinstance(self.job, s.Finished):
             return self.moved
         if not isinstance(self.job, s.Active) or self.spec.is_one_time:
@@ -197,15 +207,38 @@ def pause(
     draft = Draft(head.job_id, job)
     held = frontier.facts.run_id if frontier else b""
     kept = tuple(r.facts.run_id for r in runs)
-    draft.on_job(e.Paused(at, cursor, held, kept, cause, by.reason, gone, by.actor))
+    draft.on_job(e.Paused(at, cursor, held, kept, cause, by.reason, gone, by.actor, head.tenant_id))
     for run in runs:
         if isinstance(run, rs.Ready):
             draft.on_run(run.facts.run_id, run, re.Withdrawn(at, re.PAUSED))
     return draft.decision(runs, command=by.command)
 
 
+def report_gone(  # noqa: PLR0913 - the arguments of `report`, and the runs that a pause reads
+    job: s.JobState,
+    run: rs.OpenRun,
+    runs: tuple[rs.OpenRun, ...],
+    fence: int,
+    result: Result,
+    at: int,
+) -> Decision | None:
+    """Return what an answer that says "gone" appends: the run's end, and the job's pause.
+
+    `runs` are all open runs of the job, `run` among them. A job that is not active, or has no other
+    occurrence, is not paused: its run ends as a dead letter, that is all.
+    """
+    own = report(job, run, fence, result, at, alone=chain.is_alone(run, runs))
+    current = isinstance(job, s.Active) and run.facts.life == job.facts.life
+    if own is None or not current or job.facts.spec.is_one_time:
+        return own
+    paused = pause(job, runs, By(max(at, _leased_at(run))), cause="gone")
+    assert isinstance(paused, Decision)
+    ends = tuple(part for part in own.slices if part.stream_id == run.facts.run_id)
+    return msgspec.structs.replace(paused, slices=paused.slices + ends)
+
+
 def resume(job: s.JobState | None, runs: tuple[rs.OpenRun, ...], by: By) -> Outcome:
-    """Run again from `at`: withdrawn runs that had begun are due now, the chain goes on after `at`."""
+    """Run again from `at`: withdrawn runs that had begun are due now, the chain goes on later."""
     if job is None:
         return _absent()
     if isinstance(job, s.Active):
@@ -220,7 +253,7 @@ def resume(job: s.JobState | None, runs: tuple[rs.OpenRun, ...], by: By) -> Outc
     )
     cursor = max(cursor, at)
     draft = Draft(head.job_id, job)
-    draft.on_job(e.Resumed(at, cursor, by.reason, gone, None, by.actor))
+    draft.on_job(e.Resumed(at, cursor, by.reason, gone, None, by.actor, head.tenant_id))
     active = draft.job
     assert active is not None
     for run in runs:
@@ -265,14 +298,16 @@ def cancel(job: s.JobState | None, runs: tuple[rs.OpenRun, ...], by: By) -> Outc
     cursor = at if frontier or held else max(cursor, at)
     in_flight = tuple(r.facts.run_id for r in runs if isinstance(r, rs.InFlight | rs.Awaiting))
     draft = Draft(head.job_id, job)
-    draft.on_job(e.Cancelled(at, cursor, by.reason, gone, in_flight, by.actor))
+    draft.on_job(e.Cancelled(at, cursor, by.reason, gone, in_flight, by.actor, head.tenant_id))
     for run in runs:
         facts = run.facts
         superseded = (
             isinstance(run, rs.Withheld) and facts.is_link and not facts.begun and run is not held
         )
         if isinstance(run, rs.Ready | rs.Withheld) and not superseded:
-            event = re.Cancelled(at, facts.job_id, facts.tenant_id, facts.nominal, "job cancelled")
+            event = re.Cancelled(
+                at, facts.job_id, facts.tenant_id, facts.nominal, "job cancelled", facts.attempt
+            )
             draft.on_run(facts.run_id, run, event)
     return draft.decision(runs, command=by.command)
 
@@ -323,11 +358,11 @@ def _plan(
     assert job is not None
     if isinstance(link, chain.End):
         if not job.facts.spec.is_one_time:
-            draft.on_job(e.Finished(at, max(after, at), link.passed))
+            draft.on_job(e.Finished(at, max(after, at), link.passed, job.facts.tenant_id))
         return
     due = max(link.due_at, at) if job.facts.spec.is_one_time else link.due_at
     planned = msgspec.structs.replace(link, due_at=due)
-    stream = run_id(job.facts.job_id, job.facts.life, link.nominal, SLOT)
+    stream = slot_id(job.facts.job_id, job.facts.life, link.nominal, job.facts.spec_version)
     withheld = next((r for r in known if r.facts.run_id == stream), None)
     draft.on_run(stream, withheld, scheduled(job, planned, after, at))
 
@@ -356,6 +391,10 @@ def _running_since(job: s.JobState, runs: tuple[rs.OpenRun, ...]) -> int:
     """Return the first lease of the newest link that is begun and open, 0 if there is none."""
     mine = (r.facts for r in runs if r.facts.is_link and r.facts.life == job.facts.life)
     return max((f.first_leased_at for f in mine), default=0)
+
+
+def _leased_at(run: rs.OpenRun) -> int:
+    return run.leased_at if isinstance(run, rs.InFlight | rs.Awaiting) else 0
 
 
 def _absent() -> Rejected:

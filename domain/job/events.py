@@ -1,7 +1,7 @@
 """What can be written into a job's stream. Storage format: append fields at the end only.
 
-`Defined` and `Revised` carry the whole spec, so the spec of version v is the event at v. Payload and
-target header values in a spec are ciphertext under the tenant's key.
+`Defined` and `Revised` carry the whole spec, so the spec of version v is the event at v. Payload
+and target header values in a spec are ciphertext under the tenant's key.
 """
 
 import msgspec
@@ -85,6 +85,7 @@ class Revised(Event, frozen=True, tag=2):
     passed: tuple[Passed, ...] = ()
     actor: str = ""
     zone_data: str = ""
+    tenant_id: bytes = b""
 
 
 class Paused(Event, frozen=True, tag=3):
@@ -98,6 +99,7 @@ class Paused(Event, frozen=True, tag=3):
     reason: str = ""
     passed: tuple[Passed, ...] = ()
     actor: str = ""
+    tenant_id: bytes = b""
 
 
 class Resumed(Event, frozen=True, tag=4):
@@ -109,6 +111,7 @@ class Resumed(Event, frozen=True, tag=4):
     passed: tuple[Passed, ...] = ()
     catch_up: CatchUp | None = None
     actor: str = ""
+    tenant_id: bytes = b""
 
 
 class Cancelled(Event, frozen=True, tag=5):
@@ -120,6 +123,7 @@ class Cancelled(Event, frozen=True, tag=5):
     passed: tuple[Passed, ...] = ()
     in_flight: tuple[bytes, ...] = ()
     actor: str = ""
+    tenant_id: bytes = b""
 
 
 class Finished(Event, frozen=True, tag=6):
@@ -128,6 +132,7 @@ class Finished(Event, frozen=True, tag=6):
     at: int
     cursor: int
     passed: tuple[Passed, ...] = ()
+    tenant_id: bytes = b""
 
 
 class RunRequested(Event, frozen=True, tag=7):
@@ -149,6 +154,7 @@ class Replanned(Event, frozen=True, tag=8):
     zone_data: str
     cause: str
     passed: tuple[Passed, ...] = ()
+    tenant_id: bytes = b""
 
 
 class CatchUpClosed(Event, frozen=True, tag=9):
@@ -157,6 +163,7 @@ class CatchUpClosed(Event, frozen=True, tag=9):
     at: int
     cursor: int
     passed: tuple[Passed, ...] = ()
+    tenant_id: bytes = b""
 
 
 JobEvent = (

@@ -70,7 +70,7 @@ JobState = Active | Paused | Finished | Cancelled
 STATUS_NAMES = {Active: "active", Paused: "paused", Finished: "finished", Cancelled: "cancelled"}
 
 
-def evolve(job_id: bytes, state: JobState | None, event: e.JobEvent) -> JobState:  # noqa: PLR0911 - one return per event
+def evolve(job_id: bytes, state: JobState | None, event: e.JobEvent) -> JobState:
     """Return the state after `event`, the next of the stream. Asserts that the event is legal."""
     if isinstance(event, e.Defined):
         assert state is None or isinstance(state, Cancelled)

@@ -12,7 +12,7 @@ import msgspec
 from domain import chain
 from domain.draft import Draft, guard_of
 from domain.envelope import BegunBeside, Decision, JobAt, SettledRun, Slice
-from domain.ids import SLOT, run_id
+from domain.ids import SLOT, slot_id
 from domain.instant import SECOND
 from domain.job import events as je
 from domain.job import state as js
@@ -31,7 +31,7 @@ MAX_OPEN_RUNS: Final = 100
 
 
 class Result(msgspec.Struct, frozen=True, gc=False):
-    """How one attempt went. `verdict`: ok, retry, dead or pause, as the retry policy classifies it."""
+    """How one attempt went. `verdict`: ok, retry, dead or pause, as the retry policy says."""
 
     outcome: str
     verdict: str = "retry"
@@ -101,7 +101,14 @@ def report(  # noqa: PLR0913 - one decision, and each argument is something it m
     elif then == e.WITHDRAWN:
         follows = e.Withdrawn(at, e.PAUSED)
     else:
-        follows = e.Cancelled(at, facts.job_id, facts.tenant_id, facts.nominal, "job cancelled")
+        follows = e.Cancelled(
+            at,
+            facts.job_id,
+            facts.tenant_id,
+            facts.nominal,
+            "job cancelled",
+            facts.attempt,
+        )
     after = s.evolve(facts.run_id, s.evolve(facts.run_id, run, fired), follows)
     assert not isinstance(after, s.Reported)
     return Decision(
@@ -157,13 +164,15 @@ def _ended(job: js.JobState, run: s.OpenRun, own: Slice, at: int, *, alone: bool
     try:
         link = chain.Chain(head.job_id, head.spec).after_end(cursor, facts.first_leased_at, at)
     except ScheduleBreach as breach:
-        paused = je.Paused(at, cursor, cause="schedule_error", reason=str(breach))
+        paused = je.Paused(
+            at, cursor, cause="schedule_error", reason=str(breach), tenant_id=head.tenant_id
+        )
         after = js.evolve(head.job_id, job, paused)
         return Decision(
             head.job_id, guards, (Slice(head.job_id, head.version + 1, (paused,), after), own)
         )
     if isinstance(link, chain.End):
-        finished = je.Finished(at, max(cursor, at), link.passed)
+        finished = je.Finished(at, max(cursor, at), link.passed, head.tenant_id)
         after = js.evolve(head.job_id, job, finished)
         return Decision(
             head.job_id, guards, (Slice(head.job_id, head.version + 1, (finished,), after), own)
@@ -174,7 +183,7 @@ def _ended(job: js.JobState, run: s.OpenRun, own: Slice, at: int, *, alone: bool
 def first_of(job: js.JobState, link: chain.Link, after: int, at: int, *, version: int = 1) -> Slice:
     """Return the slice that plans a link whose stream does not exist yet."""
     head = job.facts
-    stream = run_id(head.job_id, head.life, link.nominal, SLOT)
+    stream = slot_id(head.job_id, head.life, link.nominal, head.spec_version)
     event = scheduled(job, link, after, at)
     state = s.evolve(stream, None, event)
     assert isinstance(state, s.Ready)
@@ -233,10 +242,10 @@ class Grant(msgspec.Struct, frozen=True, gc=False):
 def first_lease(
     job: js.JobState, run: s.Ready, beside: tuple[s.OpenRun, ...], at: int, grant: Grant
 ) -> Decision | None:
-    """Return what happens to a due run that the lease statement sent back; None: wait and try again.
+    """Return what happens to a due run that the lease statement sent back; None: try again later.
 
-    `beside` are the job's other open runs. Covers what reads more than the due row: a job that plans
-    at the lease (allow), a first lease past the misfire threshold, an occurrence past its
+    `beside` are the job's other open runs. Covers what reads more than the due row: a job that
+    plans at the lease (allow), a first lease past the misfire threshold, an occurrence past its
     `max_lateness`, and one blocked by another run in flight.
     """
     facts, spec = run.facts, job.facts.spec
@@ -298,7 +307,7 @@ class _Lease:
         return self._decision()
 
     def misfire(self, cause: str, *, blocked: bool) -> Decision:
-        """A first lease past the threshold, policy `latest` (or `skip`): the newest passed slot fires."""
+        """A first lease past the threshold: with `latest` the newest passed slot fires."""
         facts, spec = self.run.facts, self.job.facts.spec
         newest = self.chain.newest_due(self.at)
         newest = facts.nominal if newest is None else max(newest, facts.nominal)
@@ -310,7 +319,8 @@ class _Lease:
         gone = chain.ranges(self.chain.plan, ((self.cursor, newest - 1, e.MISFIRE),), cause)
         link = chain.Link(newest, self.chain.due(newest), gone)
         event = scheduled(self.job, link, self.cursor, self.at)
-        stream = run_id(self.job.facts.job_id, self.job.facts.life, newest, SLOT)
+        head = self.job.facts
+        stream = slot_id(head.job_id, head.life, newest, head.spec_version)
         self.draft.on_run(stream, None, event, self._leased(1))
         self.cursor = newest
         if spec.plans_at_lease:
@@ -349,10 +359,11 @@ class _Lease:
         """Plan the next link, or finish. A one-time job finishes by its link's end alone."""
         if isinstance(link, chain.Link):
             head = self.job.facts
-            stream = run_id(head.job_id, head.life, link.nominal, SLOT)
+            stream = slot_id(head.job_id, head.life, link.nominal, head.spec_version)
             self.draft.on_run(stream, None, scheduled(self.job, link, self.cursor, self.at))
         elif not self.job.facts.spec.is_one_time:
-            self.draft.on_job(je.Finished(self.at, max(self.cursor, self.at), link.passed))
+            tenant = self.job.facts.tenant_id
+            self.draft.on_job(je.Finished(self.at, max(self.cursor, self.at), link.passed, tenant))
 
     def _running_since(self) -> int:
         return max((o.facts.first_leased_at for o in self.beside if o.facts.begun), default=0)

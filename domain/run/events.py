@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 OK, FAILED, LOST, ABANDONED = "ok", "failed", "lost", "abandoned"
-"""Outcomes of an attempt: answered 2xx; anything else; lease lapsed, unknown; leased, never sent."""
+"""Outcomes of an attempt: 2xx; anything else; lease lapsed, unknown; leased, never sent."""
 
 SUCCEEDED, DEAD = "succeeded", "dead"
 """Outcomes of a run that fired: at its `Completed`."""
@@ -136,7 +136,7 @@ class Fired(Event, frozen=True, tag=37):
 
 
 class Completed(Event, frozen=True, tag=38):
-    """End: the run fired and is over; `cause` says why a dead one is (attempts, age, lost, status)."""
+    """End: the run fired and is over; `cause` says why it is dead (attempts, age, lost, status)."""
 
     at: int
     outcome: str
@@ -169,6 +169,7 @@ class Cancelled(Event, frozen=True, tag=41):
     tenant_id: bytes
     nominal: int
     cause: str = ""
+    attempts: int = 0
 
 
 RunEvent = (

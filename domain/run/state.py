@@ -101,7 +101,7 @@ OpenRun = Ready | InFlight | Awaiting | Withheld
 RunState = Ready | InFlight | Awaiting | Reported | Withheld | Ended
 
 
-def evolve(run_id: bytes, state: RunState | None, event: e.RunEvent) -> RunState:  # noqa: PLR0911 - one return per event
+def evolve(run_id: bytes, state: RunState | None, event: e.RunEvent) -> RunState:
     """Return the state after `event`, the next of the stream. Asserts that the event is legal."""
     if isinstance(state, Ended):
         raise AssertionError(f"{type(event).__name__} after the end of run {run_id.hex()}")
@@ -134,7 +134,8 @@ def evolve(run_id: bytes, state: RunState | None, event: e.RunEvent) -> RunState
             assert isinstance(state, Ready | Reported)
             return Withheld(facts)
         case e.Completed():
-            assert isinstance(state, Reported)
+            # A begun run that waits ends here when its occurrence expires.
+            assert isinstance(state, Reported | Ready)
             return Ended(run_id, facts.version, event.outcome)
         case e.Skipped():
             return Ended(run_id, facts.version, event.verdict)

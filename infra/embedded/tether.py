@@ -14,6 +14,7 @@ import os
 import sys
 
 _PR_SET_PDEATHSIG = 1
+_PR_GET_PDEATHSIG = 2
 _ARGUMENTS_BEFORE_COMMAND = 5
 
 
@@ -22,17 +23,31 @@ def main(argv: list[str]) -> None:
     death_signal, parent, uid, gid = (int(word) for word in argv[1:_ARGUMENTS_BEFORE_COMMAND])
     command = argv[_ARGUMENTS_BEFORE_COMMAND:]
     if uid >= 0:
-        os.setgroups([])
-        os.setgid(gid)
-        os.setuid(uid)
+        become(uid, gid)
     if sys.platform == "linux":
         # After setuid, which clears the signal; exec of a plain binary keeps it.
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.prctl(_PR_SET_PDEATHSIG, death_signal, 0, 0, 0) != 0:
-            raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+        _prctl(_PR_SET_PDEATHSIG, death_signal)
         if os.getppid() != parent:
             sys.exit("the supervisor ended before this program began")
     os.execv(command[0], command)  # noqa: S606 - an exec without a shell is what this is for
+
+
+def become(uid: int, gid: int) -> None:
+    """Give up root for good; a parent-death signal that is armed stays armed."""
+    armed = ctypes.c_int(0)
+    if sys.platform == "linux":
+        _prctl(_PR_GET_PDEATHSIG, ctypes.byref(armed))
+    os.setgroups([])
+    os.setgid(gid)
+    os.setuid(uid)
+    if armed.value:
+        _prctl(_PR_SET_PDEATHSIG, armed.value)
+
+
+def _prctl(operation: int, argument: object) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(operation, argument, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from uuid import UUID
 from eventsourcing.persistence import Notification, ProgrammingError, StoredEvent, Subscription
 from eventsourcing.postgres import PostgresApplicationRecorder, PostgresDatastore
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.sql import SQL
+from psycopg.sql import SQL, Composed
 
 from domain.sharding import shard_of
 
@@ -53,7 +53,7 @@ class ShardRecorder(PostgresApplicationRecorder):
     def __init__(self, datastore: PostgresDatastore, *, shards: int = 1, shard: int = 0) -> None:
         """Use tables that the migrations made; with one shard the order is global."""
         super().__init__(datastore)
-        self.select_events_statement = _SELECT
+        self.select_events_statement = Composed([_SELECT])
         self.sql_create_statements.clear()
         self._shards = shards
         self._shard = shard

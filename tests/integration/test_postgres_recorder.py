@@ -35,11 +35,11 @@ class _OnPostgres:
         return ShardRecorder(self.store)
 
 
-class TestPublishedApplicationRecorder(_OnPostgres, ApplicationRecorderTestCase):  # type: ignore[misc]
+class TestPublishedApplicationRecorder(_OnPostgres, ApplicationRecorderTestCase):
     """With one shard the library's contract holds as it stands."""
 
 
-class TestPublishedOrderOfNotifications(_OnPostgres, NonInterleavingNotificationIDsBaseCase):  # type: ignore[misc]
+class TestPublishedOrderOfNotifications(_OnPostgres, NonInterleavingNotificationIDsBaseCase):
     """No batch of one writer is interleaved with another's."""
 
 

@@ -106,3 +106,12 @@ def test_a_question_between_two_seconds_is_answered_by_the_whole_second_before_o
     assert slots.next_after(60_000) == 120_000
     assert slots.last_until(60_000) == 60_000
     assert slots.last_until(59_999) == 0
+
+
+def test_a_rare_date_on_which_the_clock_is_set_back_has_its_second_pass() -> None:
+    found = _next("*/30 1 1 11 *", NY, "2026-11-01T05:45", 3)
+    assert found == ["2026-11-01T06:00", "2026-11-01T06:30", "2027-11-01T05:00"]
+    spec = parse_cron("*/30 1 1 11 *", NY)
+    assert isinstance(spec, Cron)
+    assert plan(spec).last_until(_ms("2026-11-01T05:59")) == _ms("2026-11-01T05:30")
+    assert plan(spec).last_until(_ms("2026-11-01T06:15")) == _ms("2026-11-01T06:00")

@@ -1,0 +1,286 @@
+"""HTTP targets over libcurl's multi interface.
+
+One thread owns everything: it submits, waits on `sockets` with its others, and polls. What
+must hold, and by what:
+
+- *Nothing is sent twice.* libcurl itself repeats a request on a new connection if a reused one
+  turns out to be dead. Its pre-request callback runs before every request, so the second is
+  refused there, and the attempt ends as `reset`.
+- *Nothing is sent late.* A call whose send deadline has passed is not started, and one whose
+  connecting took longer than the connect timeout after it is refused by the same callback.
+- *Only checked peers.* Literals and all addresses of a name are judged before the call, the
+  connection goes to a checked address by number, and the socket callback judges the peer again.
+- *No shared connections.* Each tenant has a connection pool of its own (a libcurl share).
+- *Bounded answers.* Headers, 1xx blocks and body together are read up to 64 KiB.
+"""
+
+import select
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import pycurl
+
+from commandside.deliverer_port import Answer, Call
+from infra.targets.addresses import AddressBook, is_literal
+from infra.targets.exchange import (
+    CONNECT_TIMEOUT_MS,
+    Exchange,
+    header_block,
+    kept_headers,
+    set_method,
+)
+from infra.targets.pool import IDLE_S_MAX, Pools
+from infra.targets.resolver import Found, Resolver
+
+CONCURRENCY: Final = 128
+WAIT_MS_MAX: Final = 1_000
+
+_OURS: Final = [b"Expect:", b"Content-Type:", b"Accept-Encoding: identity"]
+_ERRORS: Final = {
+    pycurl.E_COULDNT_RESOLVE_HOST: "dns",
+    pycurl.E_COULDNT_CONNECT: "connect",
+    pycurl.E_OPERATION_TIMEDOUT: "timeout",
+    pycurl.E_SSL_CONNECT_ERROR: "tls",
+    pycurl.E_PEER_FAILED_VERIFICATION: "tls",
+    pycurl.E_SSL_CACERT_BADFILE: "tls",
+    pycurl.E_SSL_CIPHER: "tls",
+    pycurl.E_SSL_INVALIDCERTSTATUS: "tls",
+    pycurl.E_SSL_ISSUER_ERROR: "tls",
+    pycurl.E_USE_SSL_FAILED: "tls",
+    pycurl.E_GOT_NOTHING: "reset",
+    pycurl.E_SEND_ERROR: "reset",
+    pycurl.E_RECV_ERROR: "reset",
+    pycurl.E_PARTIAL_FILE: "reset",
+}
+
+
+def find_ca_file() -> str | None:
+    """Return the certificate bundle that the machine's OpenSSL would use."""
+    return ssl.get_default_verify_paths().cafile
+
+
+class CurlDeliverer:
+    """Calls HTTP targets, at most `concurrency` at once.
+
+    Besides the port: `sockets` and `timeout_ms` let the owner wait for sockets of libcurl, of the
+    resolver and of its own in one place.
+    """
+
+    def __init__(
+        self,
+        book: AddressBook,
+        resolver: Resolver,
+        *,
+        concurrency: int = CONCURRENCY,
+        ca_file: str | None = None,
+        monotonic_us: Callable[[], int] = lambda: time.monotonic_ns() // 1000,
+    ) -> None:
+        self._book = book
+        self._resolver = resolver
+        self._concurrency = concurrency
+        self._ca_file = ca_file or find_ca_file()
+        self._monotonic_us = monotonic_us
+        self._multi = pycurl.CurlMulti()
+        self._multi.setopt(pycurl.M_PIPELINING, pycurl.PIPE_NOTHING)
+        self._multi.setopt(pycurl.M_MAXCONNECTS, concurrency)
+        self._exchanges: dict[pycurl.Curl, Exchange] = {}
+        self._free: list[Exchange] = []
+        self._pools = Pools(concurrency)
+        self._resolving: dict[str, list[tuple[Call, int]]] = {}
+        self._done: list[Answer] = []
+        self._in_flight = 0
+        self._active = 0
+
+    @property
+    def in_flight(self) -> int:
+        """Calls submitted and not answered yet."""
+        return self._in_flight
+
+    @property
+    def room(self) -> int:
+        """How many more calls `submit` takes now."""
+        return self._concurrency - self._in_flight
+
+    def submit(self, calls: Sequence[Call]) -> None:
+        """Take calls; what is not waiting for its name is on its way on return."""
+        assert len(calls) <= self.room, (len(calls), self.room)
+        self._in_flight += len(calls)
+        now_us = self._monotonic_us()
+        for call in calls:
+            if now_us > call.not_after_us:
+                self._refuse(call, "send_deadline", 0)
+            elif is_literal(call.host):
+                if self._book.allowed(call.host, call.port):
+                    self._start(call, "", now_us, now_us)
+                else:
+                    self._refuse(call, "blocked_address", 0)
+            else:
+                found = self._resolver.ask(call.host, call.tenant_id)
+                if found is None:
+                    self._resolving.setdefault(call.host, []).append((call, now_us))
+                else:
+                    self._start_named(call, found, now_us)
+        if self._active:
+            # Else the first byte waits until the owner has slept.
+            self._multi.perform()
+
+    def poll(self) -> list[Answer]:
+        """Move everything on that can move, and return what ended."""
+        if self._resolving:
+            for name, found in self._resolver.collect():
+                for call, submitted_us in self._resolving.pop(name, ()):
+                    self._start_named(call, found, submitted_us)
+        if self._active:
+            self._multi.perform()
+            _, ended, failed = self._multi.info_read(self._concurrency)
+            for curl in ended:
+                self._end(self._exchanges[curl], 0)
+            for curl, code, _ in failed:
+                self._end(self._exchanges[curl], code)
+        self._pools.sweep(self._monotonic_us(), self._free)
+        answers, self._done = self._done, []
+        self._in_flight -= len(answers)
+        return answers
+
+    def sockets(self) -> tuple[list[int], list[int]]:
+        """Return the descriptors to wait for: readable, and writable."""
+        readable: list[int] = []
+        writable: list[int] = []
+        if self._active:
+            # The exceptional ones are for protocols that are switched off.
+            readable, writable, _ = self._multi.fdset()
+        if self._resolving:
+            readable.append(self._resolver.fileno())
+        return readable, writable
+
+    def timeout_ms(self) -> int:
+        """Return after how many milliseconds `poll` must be called even if nothing is ready."""
+        if self._done:
+            return 0
+        wait = self._multi.timeout() if self._active else -1
+        return WAIT_MS_MAX if wait < 0 else min(wait, WAIT_MS_MAX)
+
+    def wait(self, timeout_ms: int) -> None:
+        """Wait until `poll` may have something to do, for an owner that has no other sockets."""
+        readable, writable = self.sockets()
+        select.select(readable, writable, (), min(timeout_ms, self.timeout_ms()) / 1000)
+
+    def close(self) -> None:
+        """Drop every call in flight, unanswered, and every connection."""
+        for exchange in self._exchanges.values():
+            if exchange.call is not None:
+                self._multi.remove_handle(exchange.curl)
+            if exchange.pool is not None:
+                exchange.curl.unsetopt(pycurl.SHARE)
+            exchange.curl.close()
+        self._multi.close()
+        self._pools.close()
+        self._exchanges.clear()
+        self._free.clear()
+        self._resolver.close()
+
+    def _refuse(self, call: Call, error: str, elapsed_us: int) -> None:
+        self._done.append(Answer(call.token, 0, error, sent=False, elapsed_us=elapsed_us))
+
+    def _start_named(self, call: Call, found: Found, submitted_us: int) -> None:
+        now_us = self._monotonic_us()
+        if not found.addresses:
+            self._refuse(call, "dns", now_us - submitted_us)
+        elif (address := self._book.choose(found.addresses, call.port, now_us)) is None:
+            self._refuse(call, "blocked_address", now_us - submitted_us)
+        elif now_us - submitted_us >= min(CONNECT_TIMEOUT_MS, call.timeout_ms) * 1000:
+            self._refuse(call, "timeout", now_us - submitted_us)
+        else:
+            self._start(call, address, submitted_us, now_us)
+
+    def _start(self, call: Call, address: str, submitted_us: int, now_us: int) -> None:
+        """Put the call on a handle, setting only what differs from its last use."""
+        exchange = self._free.pop() if self._free else self._make()
+        exchange.begin(call, submitted_us, now_us)
+        exchange.address = address
+        curl = exchange.curl
+        self._pools.join(exchange, call.tenant_id, now_us)
+        host = f"[{call.host}]" if ":" in call.host else call.host
+        curl.setopt(pycurl.URL, f"{call.scheme}://{host}:{call.port}{call.path}")
+        connect_to = _connect_to(call, address)
+        if connect_to != exchange.connect_to:
+            exchange.connect_to = connect_to
+            curl.setopt(pycurl.CONNECT_TO, [connect_to] if connect_to else [])
+        set_method(exchange, call)
+        # One list entry for all lines: libcurl copies and searches per entry, which is a sixth of
+        # a request's cost. It sends an entry as it is, so a line break here would forge a header.
+        block = b"\r\n".join(call.headers)
+        assert block.count(b"\n") == block.count(b"\r") == len(call.headers) - 1 or not block
+        curl.setopt(pycurl.HTTPHEADER, [*_OURS, block] if block else _OURS)
+        spent_ms = (now_us - submitted_us) // 1000
+        timeouts = (call.timeout_ms - spent_ms, CONNECT_TIMEOUT_MS - spent_ms)
+        if timeouts != exchange.timeouts:
+            exchange.timeouts = timeouts
+            curl.setopt(pycurl.TIMEOUT_MS, max(timeouts[0], 1))
+            curl.setopt(pycurl.CONNECTTIMEOUT_MS, max(timeouts[1], 1))
+        self._multi.add_handle(curl)
+        self._active += 1
+
+    def _make(self) -> Exchange:
+        exchange = Exchange(self._book, self._monotonic_us)
+        curl = exchange.curl
+        for option, value in (
+            (pycurl.NOSIGNAL, 1),
+            (pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1),
+            (pycurl.FOLLOWLOCATION, 0),
+            (pycurl.PATH_AS_IS, 1),
+            (pycurl.NETRC, 0),
+            (pycurl.SSL_VERIFYPEER, 1),
+            (pycurl.SSL_VERIFYHOST, 2),
+            (pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2),
+            (pycurl.TCP_KEEPALIVE, 1),
+            (pycurl.MAXAGE_CONN, IDLE_S_MAX),
+        ):
+            curl.setopt(option, value)
+        # An empty proxy switches the proxy variables of the environment off.
+        curl.setopt(pycurl.PROXY, "")
+        curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+        if self._ca_file:
+            curl.setopt(pycurl.CAINFO, self._ca_file)
+        curl.setopt(pycurl.OPENSOCKETFUNCTION, exchange.on_socket)
+        curl.setopt(pycurl.PREREQFUNCTION, exchange.on_request)
+        curl.setopt(pycurl.HEADERFUNCTION, exchange.on_header)
+        curl.setopt(pycurl.WRITEFUNCTION, exchange.on_body)
+        self._exchanges[curl] = exchange
+        return exchange
+
+    def _end(self, exchange: Exchange, code: int) -> None:
+        call, curl = exchange.call, exchange.curl
+        assert call is not None
+        total_us = curl.getinfo(pycurl.TOTAL_TIME_T)
+        self._multi.remove_handle(curl)
+        self._active -= 1
+        error = exchange.veto or ("" if code == 0 else _ERRORS.get(code, "bad_response"))
+        status, lines = header_block(exchange.head)
+        if exchange.address and not exchange.requests and error in ("connect", "timeout"):
+            self._book.shun(exchange.address, call.port, self._monotonic_us())
+        headers, retry_after = kept_headers(lines)
+        self._done.append(
+            Answer(
+                call.token,
+                status,
+                error,
+                sent=bool(exchange.requests),
+                elapsed_us=exchange.started_us - exchange.submitted_us + total_us,
+                headers=headers,
+                retry_after=retry_after,
+                body=b"".join(exchange.body),
+            )
+        )
+        exchange.begin(None, 0, 0)
+        self._pools.leave(exchange)
+        self._free.append(exchange)
+
+
+def _connect_to(call: Call, address: str) -> str:
+    if not address:
+        return ""
+    number = f"[{address}]" if ":" in address else address
+    return f"{call.host}:{call.port}:{number}:{call.port}"

@@ -1,0 +1,159 @@
+"""One exchange with a target: what libcurl asks on the way, and what is kept of the answer."""
+
+import socket
+from collections.abc import Callable
+from typing import Final
+
+import pycurl
+
+from commandside.deliverer_port import KEPT_BODY_BYTES, KEPT_HEADERS, Call
+from infra.targets.addresses import AddressBook
+from infra.targets.pool import Pool
+
+CONNECT_TIMEOUT_MS: Final = 5_000
+RESPONSE_BYTES_MAX: Final = 65_536
+KEPT_VALUE_BYTES: Final = 256
+# select() cannot hold descriptors from 1024 on; sockets are refused at the brink.
+DESCRIPTOR_MAX: Final = 1_000
+
+_WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
+
+
+class Exchange:
+    """A reused easy handle, what was last set on it, and what came of its present call."""
+
+    def __init__(self, book: AddressBook, monotonic_us: Callable[[], int]) -> None:
+        self._book = book
+        self._monotonic_us = monotonic_us
+        self.curl = pycurl.Curl()
+        self.pool: Pool | None = None
+        self.call: Call | None = None
+        self.mode = ""
+        self.custom = ""
+        self.connect_to = ""
+        self.timeouts = (0, 0)
+        self.address = ""
+        self.begin(None, 0, 0)
+
+    def begin(self, call: Call | None, submitted_us: int, started_us: int) -> None:
+        """Forget the last call, and take this one (None: rest)."""
+        self.call = call
+        self.submitted_us = submitted_us
+        self.started_us = started_us
+        self.requests = 0
+        self.veto = ""
+        self.size = 0
+        self.kept = 0
+        self.head: list[bytes] = []
+        self.body: list[bytes] = []
+
+    def on_socket(self, _purpose: int, address: tuple[int, int, int, tuple[str, int]]) -> object:
+        """Judge the actual peer, and make the socket if it is allowed."""
+        family, kind, protocol, peer = address
+        # An IPv6 peer has four parts; a scope (the last) is never allowed.
+        if not self._book.allowed(peer[0], peer[1]) or any(peer[3:]):
+            self.veto = "blocked_address"
+            return pycurl.SOCKET_BAD
+        try:
+            made = socket.socket(family, kind, protocol)
+        except OSError:
+            # Out of descriptors, or a family that this machine has not: a failed attempt.
+            self.veto = "connect"
+            return pycurl.SOCKET_BAD
+        if made.fileno() >= DESCRIPTOR_MAX:
+            made.close()
+            self.veto = "connect"
+            return pycurl.SOCKET_BAD
+        if self.pool is not None:
+            self.pool.opened += 1
+        return made
+
+    def on_request(self, *_connection: object) -> int:
+        """Let the one request of the call go out, in time; libcurl's own repetition never."""
+        if self.requests:
+            self.veto = "reset"
+            return pycurl.PREREQFUNC_ABORT
+        call = self.call
+        if call is None or self._monotonic_us() > call.not_after_us + CONNECT_TIMEOUT_MS * 1000:
+            self.veto = "send_deadline"
+            return pycurl.PREREQFUNC_ABORT
+        self.requests = 1
+        return pycurl.PREREQFUNC_OK
+
+    def on_header(self, line: bytes) -> int:
+        """Keep a header line; a return other than its length ends the exchange."""
+        self.size += len(line)
+        if self.size > RESPONSE_BYTES_MAX:
+            self.veto = "response_too_large"
+            return -1
+        self.head.append(line)
+        return len(line)
+
+    def on_body(self, data: bytes) -> int:
+        """Keep the beginning of the body; a return other than the length ends the exchange."""
+        self.size += len(data)
+        if self.kept < KEPT_BODY_BYTES:
+            self.body.append(data[: KEPT_BODY_BYTES - self.kept])
+            self.kept += len(data)
+        if self.size > RESPONSE_BYTES_MAX:
+            self.veto = "response_too_large"
+            return -1
+        return len(data)
+
+
+def set_method(exchange: Exchange, call: Call) -> None:
+    """Set the method and the body, and of them only what the last use left otherwise."""
+    curl = exchange.curl
+    if call.method == "HEAD":
+        mode, usual = "head", "HEAD"
+    elif call.body or call.method in _WITH_BODY:
+        mode, usual = "body", "POST"
+    else:
+        mode, usual = "plain", "GET"
+    if mode != exchange.mode:
+        exchange.mode = mode
+        option = {"head": pycurl.NOBODY, "body": pycurl.POST, "plain": pycurl.HTTPGET}[mode]
+        if mode != "head":
+            curl.setopt(pycurl.NOBODY, 0)
+        curl.setopt(option, 1)
+    if mode == "body":
+        curl.setopt(pycurl.POSTFIELDS, call.body)
+    custom = "" if call.method == usual else call.method
+    if custom != exchange.custom:
+        exchange.custom = custom
+        if custom:
+            curl.setopt(pycurl.CUSTOMREQUEST, custom)
+        else:
+            curl.unsetopt(pycurl.CUSTOMREQUEST)
+
+
+def header_block(lines: list[bytes]) -> tuple[int, list[bytes]]:
+    """Return status and lines of the final header block, or 0 if it did not come whole."""
+    first = 0
+    for index, line in enumerate(lines):
+        if line.startswith(b"HTTP/"):
+            first = index
+        elif line in (b"\r\n", b"\n"):
+            status = lines[first].split(None, 2)[1][:3]
+            if not status.startswith(b"1"):
+                # What follows are trailers.
+                return int(status), lines[first + 1 : index]
+    return 0, []
+
+
+def kept_headers(lines: list[bytes]) -> tuple[tuple[tuple[str, str], ...], str]:
+    """Return the headers that are on the allow-list, cut and printable, and `Retry-After`."""
+    kept: list[tuple[str, str]] = []
+    retry_after = ""
+    for line in lines:
+        name, _, value = line.partition(b":")
+        low = name.decode("latin-1").lower()
+        if low not in KEPT_HEADERS:
+            continue
+        text = value[: KEPT_VALUE_BYTES + 1].decode("latin-1").strip(" \t\r\n")[:KEPT_VALUE_BYTES]
+        if not text.isprintable():
+            text = "".join(char if char.isprintable() else "?" for char in text)
+        kept.append((low, text))
+        if low == "retry-after" and not retry_after:
+            retry_after = text
+    return tuple(kept), retry_after

@@ -1,4 +1,4 @@
-"""The ports of the query side: the truth of one job, the board, the run history, how fresh they are.
+"""Ports of the query side: the truth of one job, the board, the run history, how fresh they are.
 
 `Truth` awaits; the others are plain calls, bounded by the adapter's timeouts, that the API makes in
 a thread. Every call takes the tenant, and another tenant's rows are as absent as rows that never

@@ -1,0 +1,75 @@
+"""The job board: what lists of jobs show and filter. Follows job streams only.
+
+The next occurrence is not here: it would cost a write in every fire. Lists join it from the due
+index, which is always current.
+"""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from domain.job import events as e
+from domain.job.events import JobSpec
+from domain.schedule.schedule import Cron, OneTime
+from projections.ports import Recorded
+from projections.rows import BoardChange, BoardRow, BoardStatus
+
+VIEW = "job_board"
+
+
+def changes(batch: Iterable[Recorded]) -> list[BoardChange]:
+    """Return what a batch changes on the board, in order."""
+    found = []
+    for recorded in batch:
+        change = _change(recorded)
+        if change is not None:
+            found.append(change)
+    return found
+
+
+def _change(recorded: Recorded) -> BoardChange | None:
+    event = recorded.event
+    match event:
+        case e.Defined():
+            return _row(recorded, event.spec, event.tenant_id, event.at, event.at)
+        case e.Revised():
+            return _row(recorded, event.spec, event.tenant_id, 0, event.at)
+        case e.Paused():
+            return _status(recorded, "paused", event.at)
+        case e.Resumed():
+            return _status(recorded, "active", event.at)
+        case e.Cancelled():
+            return _status(recorded, "cancelled", event.at)
+        case e.Finished():
+            return _status(recorded, "finished", event.at)
+        case _:
+            return None
+
+
+def _status(recorded: Recorded, status: str, at: int) -> BoardStatus:
+    return BoardStatus(recorded.stream_id, recorded.version, status, at)
+
+
+def _row(recorded: Recorded, spec: JobSpec, tenant_id: bytes, defined_at: int, at: int) -> BoardRow:
+    schedule = spec.schedule
+    match schedule:
+        case OneTime():
+            text, zone = "", ""
+        case Cron():
+            text, zone = schedule.typed, schedule.zone
+        case _:
+            assert_never(schedule)
+    return BoardRow(
+        recorded.stream_id,
+        tenant_id,
+        recorded.version,
+        "" if defined_at == 0 else "active",
+        spec.is_one_time,
+        spec.name,
+        text,
+        zone,
+        spec.target.url_typed,
+        spec.target.host,
+        spec.labels,
+        defined_at,
+        at,
+    )

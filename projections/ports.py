@@ -1,0 +1,93 @@
+"""The ports of projections: the log as a feed of shards, the views, and where each view stands."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from domain.catalogue import DomainEvent
+from projections.rows import AttemptRow, BoardChange, RunRow
+
+
+class Recorded(msgspec.Struct, frozen=True, gc=False):
+    """An event in the log. `event` is None for a name that this version does not know."""
+
+    shard: int
+    position: int
+    stream_id: bytes
+    version: int
+    event: DomainEvent | None
+    name: str = ""
+
+
+class Feed(Protocol):
+    """The log, shard by shard, in commit order within each."""
+
+    shards: int
+
+    def read(self, after: Mapping[int, int], limit: int) -> list[Recorded]:
+        """Return up to `limit` events of each shard whose position is > `after[shard]`."""
+
+    def head(self) -> dict[int, int]:
+        """Return the last position of each shard, 0 for an empty one."""
+
+
+class Positions(Protocol):
+    """Where a view stands in each shard; the one tracker of all views."""
+
+    def load(self, view: str) -> dict[int, int]:
+        """Return shard → position of a view; shards never read are absent."""
+
+    def save(self, view: str, positions: Mapping[int, int]) -> None:
+        """Store positions after the rows they cover are durable; never moves one back."""
+
+    def forget(self, view: str) -> None:
+        """Start a view from the beginning."""
+
+
+class HistoryStore(Protocol):
+    """Where the run history is kept; a row may arrive twice, the later position stays."""
+
+    def prepare(self) -> None:
+        """Create the tables that are missing."""
+
+    def write(self, attempts: Sequence[AttemptRow], runs: Sequence[RunRow], token: str) -> None:
+        """Insert rows; the same token within a while is the same insert."""
+
+
+class BoardStore(Protocol):
+    """Where the job board is kept, with its positions in the same transaction."""
+
+    def write(
+        self, view: str, changes: Sequence[BoardChange], positions: Mapping[int, int]
+    ) -> None:
+        """Apply changes (an older version never replaces a newer one) and save the positions."""
+
+
+class Parking(Protocol):
+    """Streams that a view cannot read on: kept, alarmed, never skipped in silence."""
+
+    def load(self, view: str) -> set[bytes]:
+        """Return the parked streams of a view."""
+
+    def park(self, view: str, events: Sequence[Recorded]) -> None:
+        """Keep these events of parked streams, before the view's position passes them."""
+
+
+class View(Protocol):
+    """One projection: a batch is applied durably together with, or before, its positions."""
+
+    name: str
+
+    def apply(self, batch: Sequence[Recorded], positions: Mapping[int, int]) -> None:
+        """Make the rows of `batch` durable, then the positions."""
+
+
+class Lag(Protocol):
+    """Where the projector says how far behind it is."""
+
+    def lag(self, view: str, ms: int) -> None:
+        """Report the age of the newest event applied, ms; 0 when at the head."""
+
+    def parked(self, view: str, streams: int) -> None:
+        """Report how many streams are parked: alert above zero."""

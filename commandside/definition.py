@@ -10,6 +10,7 @@ Values come out plain; sealing them is the business of whoever knows the job's i
 import base64
 import binascii
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -61,7 +62,15 @@ _SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "labels": ("labels",),
 }
 _SECTION_OF: Final = {field: name for name, fields in _SECTIONS.items() for field in fields}
-FIELDS: Final = ("key", *_SECTION_OF)
+_PASSING: Final = ("when", "payload", "name")
+_PASSING_VALUES: Final = frozenset({"schedule", "payload", "content_type", "name"})
+_LASTING_FIELDS: Final = (
+    "type",
+    *(field for name, fields in _SECTIONS.items() if name not in _PASSING for field in fields),
+)
+KNOWN_MAX: Final = 4_096
+KNOWN_LENGTH_MAX: Final = 4_096
+"""Remembered definitions, and characters of one; together at most some 20 MB."""
 NOT_YET: Final = frozenset(
     {
         "anchor",
@@ -99,31 +108,53 @@ class Asked(msgspec.Struct, frozen=True):
     key: str = ""
 
 
-def define(body: Mapping[str, Any], payload: bytes | None, at: int, bounds: Bounds) -> Asked:
-    """Read a whole definition at `at`; raises Problem. `payload`: that member as sent."""
-    reader = _Reader(lifted(body), payload, at, bounds, None)
-    reader.refuse_strangers()
-    key = reader.key()
-    return Asked(reader.read(tuple(_SECTIONS)), key)
+class Definitions:
+    """Reads definitions under an operator's bounds.
 
-
-def change(
-    patch: Mapping[str, Any], payload: bytes | None, old: e.JobSpec, at: int, bounds: Bounds
-) -> Asked:
-    """Read a merge patch (RFC 7396) over what a job says now; raises Problem.
-
-    Only what is touched is in the answer. A header whose value is `KEPT` stays as it is.
+    What does not depend on the instant is remembered by its JSON: thousands of jobs that differ in
+    name, schedule and payload ask for the same target and policies.
     """
-    body = lifted(patch)
-    touched = tuple(
-        name for name, fields in _SECTIONS.items() if any(field in body for field in fields)
-    )
-    reader = _Reader(over(wording.spec(old), body), payload, at, bounds, old)
-    reader.removed = removes_payload(body)
-    reader.refuse_strangers()
-    if "key" in body:
-        reader.refuse("/key", "the name of a job cannot be changed")
-    return Asked(reader.read(touched))
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds = bounds
+        self._known: OrderedDict[str, dict[str, Any]] = OrderedDict()
+
+    def define(self, body: Mapping[str, Any], payload: bytes | None, at: int) -> Asked:
+        """Read a whole definition at `at`; raises Problem. `payload`: that member as sent."""
+        reader = _Reader(lifted(body), payload, at, self.bounds, None)
+        reader.refuse_strangers()
+        key = reader.key()
+        # The text of JSON values tells apart what compares equal: 1, 1.0 and true.
+        asked = repr([reader.body.get(field, ...) for field in _LASTING_FIELDS])
+        known = self._known.get(asked)
+        if known is not None:
+            return Asked(known | reader.read(_PASSING), key)
+        values = reader.read(tuple(_SECTIONS))
+        if len(asked) <= KNOWN_LENGTH_MAX:
+            self._known[asked] = {
+                name: value for name, value in values.items() if name not in _PASSING_VALUES
+            }
+            if len(self._known) > KNOWN_MAX:
+                self._known.popitem(last=False)
+        return Asked(values, key)
+
+    def change(
+        self, patch: Mapping[str, Any], payload: bytes | None, old: e.JobSpec, at: int
+    ) -> Asked:
+        """Read a merge patch (RFC 7396) over what a job says now; raises Problem.
+
+        Only what is touched is in the answer. A header whose value is `KEPT` stays as it is.
+        """
+        body = lifted(patch)
+        touched = tuple(
+            name for name, fields in _SECTIONS.items() if any(field in body for field in fields)
+        )
+        reader = _Reader(over(wording.spec(old), body), payload, at, self.bounds, old)
+        reader.removed = removes_payload(body)
+        reader.refuse_strangers()
+        if "key" in body:
+            reader.refuse("/key", "the name of a job cannot be changed")
+        return Asked(reader.read(touched))
 
 
 class _Reader:

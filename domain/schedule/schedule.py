@@ -191,17 +191,31 @@ def _refuse_options(timezone: str, dialect: str, gap: str, fold: str) -> Refused
 
 
 class _Forward:
-    """Any plan, with the one check that no schedule ever answers an instant again."""
+    """Any plan, with the one check that no schedule ever answers an instant again.
 
-    __slots__ = ("_inner",)
+    It remembers its last two answers with the instants they are true for: a link and its jitter
+    ask for two slots in a row, and jobs of one schedule ask alike.
+    """
+
+    __slots__ = ("_inner", "_known")
 
     def __init__(self, inner: Plan) -> None:
         self._inner = inner
+        self._known: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (0, 0))
 
     def next_after(self, t: int) -> int | None:
+        # One read of the pair: another thread may replace it.
+        newer, older = self._known
+        if newer[0] <= t < newer[1]:
+            return newer[1]
+        if older[0] <= t < older[1]:
+            return older[1]
         slot = self._inner.next_after(t)
-        if slot is not None and slot <= t:
+        if slot is None:
+            return None
+        if slot <= t:
             raise ScheduleBreach(f"next slot {slot} is not after {t}")
+        self._known = ((t, slot), newer)
         return slot
 
     def last_until(self, t: int) -> int | None:

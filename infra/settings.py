@@ -78,6 +78,9 @@ class Api(_Section, frozen=True):
         "127.0.0.1"
     )
     port: Annotated[Port, Meta(description="port of commands and queries; 0: chosen")] = 8_300
+    with_queries: Annotated[
+        bool, Meta(description="`tocsin api` also answers queries, on its own address")
+    ] = False
     query_port: Annotated[Port, Meta(description="port of `tocsin query` alone; 0: chosen")] = 8_301
     ops_host: Annotated[str, Meta(min_length=1, description="address of the ops listener")] = (
         "127.0.0.1"
@@ -205,6 +208,25 @@ def load(
             raw.setdefault(section, {})[name] = value
             origins[section, name] = "the command line"
     return _converted(raw, origins)
+
+
+def exported(settings: Settings) -> dict[str, str]:
+    """Return the variables from which `load` makes these settings again, in another process.
+
+    They are complete: no `tocsin.toml` is read there.
+    """
+    variables = {FILE_VARIABLE: os.devnull}
+    for section, name, variable in _names():
+        value = getattr(getattr(settings, section), name)
+        text = LIST_SEPARATOR.join(map(str, value)) if isinstance(value, tuple) else str(value)
+        variables[variable] = text.lower() if isinstance(value, bool) else text
+    return variables
+
+
+def replaced(settings: Settings, section: str, **values: Any) -> Settings:
+    """Return the settings with other values in one section; the values are ours, not a user's."""
+    changed = msgspec.structs.replace(getattr(settings, section), **values)
+    return msgspec.structs.replace(settings, **{section: changed})
 
 
 def fields() -> Iterator[Field]:

@@ -1,0 +1,58 @@
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from infra.settings import Settings, SettingsError, exported, load, replaced
+
+
+def another(value: object) -> object:
+    """Return an allowed value that is not this default."""
+    match value:
+        case bool():
+            return not value
+        case int():
+            return value + 1
+        case tuple():
+            return ("10.1.0.0/16", "10.2.0.0/16")
+        case _:
+            return f"{value}x"
+
+
+def test_exported_settings_are_read_back_as_they_were() -> None:
+    settings = Settings()
+    for section in msgspec.structs.fields(Settings):
+        for field in msgspec.structs.fields(section.type):
+            if field.name != "ports":
+                value = another(field.default)
+                settings = replaced(settings, section.name, **{field.name: value})
+    settings = replaced(settings, "targets", ports=(9_000, 9_001))
+    assert load(environment=exported(settings)) == settings
+
+
+def test_exported_settings_do_not_depend_on_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tocsin.toml").write_text("not toml at all", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert load(environment=exported(Settings())) == Settings()
+
+
+def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "tocsin.toml"
+    file.write_text("[api]\nport = 1\nquery_port = 2\nops_port = 3\n", encoding="utf-8")
+    environment = {"TOCSIN_API_QUERY_PORT": "20", "TOCSIN_API_OPS_PORT": "30"}
+    api = load({"api": {"ops_port": 300}}, environment, file).api
+    assert (api.port, api.query_port, api.ops_port) == (1, 20, 300)
+
+
+def test_a_wrong_value_is_named_with_its_source_and_what_is_allowed() -> None:
+    with pytest.raises(SettingsError) as error:
+        load(environment={"TOCSIN_API_PORT": "70000"})
+    assert "api.port = '70000' (from TOCSIN_API_PORT)" in str(error.value)
+    assert "from 0 to 65535" in str(error.value)
+
+
+def test_a_variable_that_is_no_setting_is_refused() -> None:
+    with pytest.raises(SettingsError, match="TOCSIN_API_PROT is not a setting"):
+        load(environment={"TOCSIN_API_PROT": "1"})

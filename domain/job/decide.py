@@ -168,7 +168,14 @@ class _Revision:
         """A withheld frontier of the old schedule: its slot has passed, or no longer exists."""
         facts = held.facts
         if facts.nominal <= self.at:
-            verdict = re.Skipped(self.at, facts.job_id, facts.tenant_id, facts.nominal, re.PAUSED)
+            verdict = re.Skipped(
+                self.at,
+                facts.job_id,
+                facts.tenant_id,
+                facts.nominal,
+                re.PAUSED,
+                due_at=facts.due_at,
+            )
             self.draft.on_run(facts.run_id, held, verdict)
 
     def _needs_frontier(self) -> bool:
@@ -270,7 +277,14 @@ def resume(job: s.JobState | None, runs: tuple[rs.OpenRun, ...], by: By) -> Outc
         draft.on_run(held.facts.run_id, held, event)
         return draft.decision(runs, command=by.command)
     if held is not None:
-        skipped = re.Skipped(at, head.job_id, head.tenant_id, held.facts.nominal, re.PAUSED)
+        skipped = re.Skipped(
+            at,
+            head.job_id,
+            head.tenant_id,
+            held.facts.nominal,
+            re.PAUSED,
+            due_at=held.facts.due_at,
+        )
         draft.on_run(held.facts.run_id, held, skipped)
     begun_link = any(r.facts.is_link and r.facts.begun and r.facts.life == head.life for r in runs)
     if not one_time and (head.spec.plans_at_lease or not begun_link):
@@ -306,7 +320,14 @@ def cancel(job: s.JobState | None, runs: tuple[rs.OpenRun, ...], by: By) -> Outc
         )
         if isinstance(run, rs.Ready | rs.Withheld) and not superseded:
             event = re.Cancelled(
-                at, facts.job_id, facts.tenant_id, facts.nominal, "job cancelled", facts.attempt
+                at,
+                facts.job_id,
+                facts.tenant_id,
+                facts.nominal,
+                "job cancelled",
+                facts.attempt,
+                facts.kind,
+                facts.due_at,
             )
             draft.on_run(facts.run_id, run, event)
     return draft.decision(runs, command=by.command)

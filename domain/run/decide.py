@@ -89,6 +89,7 @@ def report(  # noqa: PLR0913 - one decision, and each argument is something it m
         result.headers,
         result.body,
         result.sent_at,
+        cause,
     )
     if then in (e.SUCCEEDED, e.DEAD):
         ended = s.Ended(facts.run_id, facts.version + 2, then)
@@ -108,6 +109,8 @@ def report(  # noqa: PLR0913 - one decision, and each argument is something it m
             facts.nominal,
             "job cancelled",
             facts.attempt,
+            facts.kind,
+            facts.due_at,
         )
     after = s.evolve(facts.run_id, s.evolve(facts.run_id, run, fired), follows)
     assert not isinstance(after, s.Reported)
@@ -290,7 +293,11 @@ class _Lease:
         facts = self.run.facts
         if not facts.begun:
             return self.skip(e.EXPIRED, "max_lateness")
-        own = self.draft.on_run(facts.run_id, self.run, e.Completed(self.at, e.DEAD, e.EXPIRED))
+        of = e.Occurrence(
+            facts.job_id, facts.tenant_id, facts.kind, facts.nominal, facts.due_at, facts.attempt
+        )
+        ended = e.Completed(self.at, e.DEAD, e.EXPIRED, of)
+        own = self.draft.on_run(facts.run_id, self.run, ended)
         self._plan_if_last(own)
         return self._decision()
 
@@ -344,7 +351,16 @@ class _Lease:
 
     def _skip_own(self, verdict: str, cause: str) -> SettledRun:
         facts = self.run.facts
-        skipped = e.Skipped(self.at, facts.job_id, facts.tenant_id, facts.nominal, verdict, cause)
+        skipped = e.Skipped(
+            self.at,
+            facts.job_id,
+            facts.tenant_id,
+            facts.nominal,
+            verdict,
+            cause,
+            facts.kind,
+            facts.due_at,
+        )
         return self.draft.on_run(facts.run_id, self.run, skipped)
 
     def _plan_if_last(self, own: SettledRun) -> None:

@@ -133,14 +133,31 @@ class Fired(Event, frozen=True, tag=37):
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
     sent_at: int = 0
+    cause: str = ""
+    """Why a run is dead that ends with this attempt, as in its `Completed`."""
+
+
+class Occurrence(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Whose end it is, for an end that no `Fired` of the same decision explains."""
+
+    job_id: bytes
+    tenant_id: bytes
+    kind: int
+    nominal: int
+    due_at: int
+    attempts: int
 
 
 class Completed(Event, frozen=True, tag=38):
-    """End: the run fired and is over; `cause` says why it is dead (attempts, age, lost, status)."""
+    """End: the run fired and is over; `cause` says why a dead one is: attempts, age, lost, status.
+
+    `of` is set where the decision has no `Fired`: a begun run that expired while it waited.
+    """
 
     at: int
     outcome: str
     cause: str = ""
+    of: Occurrence | None = None
 
 
 class Withdrawn(Event, frozen=True, tag=39):
@@ -159,6 +176,8 @@ class Skipped(Event, frozen=True, tag=40):
     nominal: int
     verdict: str
     cause: str = ""
+    kind: int = 0
+    due_at: int = 0
 
 
 class Cancelled(Event, frozen=True, tag=41):
@@ -170,6 +189,8 @@ class Cancelled(Event, frozen=True, tag=41):
     nominal: int
     cause: str = ""
     attempts: int = 0
+    kind: int = 0
+    due_at: int = 0
 
 
 RunEvent = (

@@ -127,7 +127,7 @@ class Sink:
     def _read(self, fd: int) -> None:
         connection = self._connections[fd]
         try:
-            data = connection.recv(1 << 18)
+            data = connection.recv(1 << 16)
         except BlockingIOError:
             return
         except ConnectionError:

@@ -18,6 +18,10 @@ ERRORS: Final = frozenset(
         "tls",
     }
 )
+CONNECT_TIMEOUT_MS: Final = 5_000
+"""Resolving, connecting and TLS together; what is longer is a failed attempt."""
+RESPONSE_BYTES_MAX: Final = 65_536
+"""Headers, informational answers and body together; what is longer is cut, and said."""
 KEPT_BODY_BYTES: Final = 1024
 KEPT_HEADERS: Final = frozenset(
     {

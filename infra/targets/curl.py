@@ -22,15 +22,9 @@ from typing import Final
 
 import pycurl
 
-from commandside.deliverer_port import Answer, Call
+from commandside.deliverer_port import CONNECT_TIMEOUT_MS, Answer, Call
 from infra.targets.addresses import AddressBook, is_literal
-from infra.targets.exchange import (
-    CONNECT_TIMEOUT_MS,
-    Exchange,
-    header_block,
-    kept_headers,
-    set_method,
-)
+from infra.targets.exchange import Exchange, header_block, kept_headers, set_method
 from infra.targets.pool import IDLE_S_MAX, Pools
 from infra.targets.resolver import Found, Resolver
 

@@ -6,12 +6,16 @@ from typing import Final
 
 import pycurl
 
-from commandside.deliverer_port import KEPT_BODY_BYTES, KEPT_HEADERS, Call
+from commandside.deliverer_port import (
+    CONNECT_TIMEOUT_MS,
+    KEPT_BODY_BYTES,
+    KEPT_HEADERS,
+    RESPONSE_BYTES_MAX,
+    Call,
+)
 from infra.targets.addresses import AddressBook
 from infra.targets.pool import Pool
 
-CONNECT_TIMEOUT_MS: Final = 5_000
-RESPONSE_BYTES_MAX: Final = 65_536
 KEPT_VALUE_BYTES: Final = 256
 # select() cannot hold descriptors from 1024 on; sockets are refused at the brink.
 DESCRIPTOR_MAX: Final = 1_000

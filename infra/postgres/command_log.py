@@ -1,0 +1,364 @@
+"""The event log as the write API uses it: definitions in groups, commands decided on what was read.
+
+A command reads the job, decides, and appends under guards on everything that it read (protocol.md
+§5): when something moved in between, the append is refused whole and it decides again. So no lock
+is held while Python thinks, and commands ride in the same groups as definitions.
+
+A group is whatever came while the last one was on its way, at most BATCH_MAX slices: nobody waits
+for a clock. After a commit of unknown outcome the events are compared with what was sent.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from typing import Final
+
+import msgspec
+
+from commandside.ports import (
+    BATCH_MAX,
+    Accepted,
+    BodyDiffers,
+    Decide,
+    Standing,
+    Unavailable,
+)
+from domain.catalogue import DomainEvent
+from domain.envelope import Decision, Rejected
+from domain.job import state as js
+from domain.run import state as rs
+from domain.sharding import shard_of, stripe_of
+from infra.clock import DatabaseClock, mono_us
+from infra.postgres import append, arrays
+from infra.postgres import command_reads as cr
+from infra.postgres.async_wire import AsyncWire, Work
+from infra.postgres.connection import parameters
+from infra.postgres.wire import Broken, Replied, Statement
+
+EXPIRES_MS: Final = 3_000
+"""An append that has not got its locks by then is void, so that a read-back can be final."""
+PENDING_MAX: Final = 20_000
+DECIDE_TRIES: Final = 10
+READ_BACK_TRIES: Final = 20
+READ_BACK_PAUSE_S: Final = 0.5
+TIME_S: Final = 2.0
+READERS: Final = 2
+UNIQUE_VIOLATION: Final = "23505"
+
+
+class _Outcome(msgspec.Struct, frozen=True, gc=False):
+    """Of one decision: log position of its last event, 0 where a guard refused it."""
+
+    position: int
+
+
+class _Pending(msgspec.Struct):
+    decision: Decision
+    future: asyncio.Future[_Outcome]
+
+
+class _Writer:
+    """The decisions of one stripe on their way to its connection."""
+
+    def __init__(self, log: "PostgresCommandLog", conninfo: str, stripe: int) -> None:
+        self._log = log
+        self._pending: deque[_Pending] = deque()
+        self.wire = AsyncWire(
+            parameters(conninfo, f"commands {stripe}"),
+            append.SETTINGS,
+            {"lock": append.LOCK, "append": append.APPEND},
+            self._next,
+            self._give_up,
+        )
+
+    async def write(self, decision: Decision) -> _Outcome:
+        if len(self._pending) >= PENDING_MAX:
+            raise Unavailable("too many commands wait for Postgres")
+        future: asyncio.Future[_Outcome] = asyncio.get_running_loop().create_future()
+        self._pending.append(_Pending(decision, future))
+        self.wire.kick()
+        return await future
+
+    def _next(self) -> Work | None:
+        """Take the next group: one decision for each job, at most BATCH_MAX slices."""
+        batch: list[_Pending] = []
+        later: list[_Pending] = []
+        jobs: set[bytes] = set()
+        room = BATCH_MAX
+        while self._pending and room > 0:
+            pending = self._pending.popleft()
+            if pending.future.done():
+                continue
+            if pending.decision.job_id in jobs:
+                later.append(pending)
+                continue
+            jobs.add(pending.decision.job_id)
+            batch.append(pending)
+            room -= len(pending.decision.slices)
+        self._pending.extendleft(reversed(later))
+        if not batch:
+            return None
+        decisions = [pending.decision for pending in batch]
+        expires_at = self._log.clock.now() + EXPIRES_MS
+        shards = self._log.shards
+        statements: list[Statement] = [
+            ("lock", append.lock_parameters(append.shards_of(decisions, shards))),
+            ("append", append.parameters(decisions, shards, expires_at)),
+        ]
+
+        def done(outcome: Replied | Broken) -> None:
+            self._on_outcome(batch, decisions, expires_at, outcome)
+
+        def failed(error: Unavailable) -> None:
+            _fail(batch, error)
+
+        return Work(statements, done, failed)
+
+    def _on_outcome(
+        self,
+        batch: Sequence[_Pending],
+        decisions: Sequence[Decision],
+        expires_at: int,
+        outcome: Replied | Broken,
+    ) -> None:
+        if isinstance(outcome, Broken):
+            if outcome.unknown:
+                self._log.read_back(batch, expires_at)
+            else:
+                _fail(batch, _error_of(outcome))
+            return
+        result = append.result(outcome.row, decisions)
+        if result.expired:
+            _fail(batch, Unavailable("Postgres: the locks were not free in time"))
+            return
+        for pending, position in zip(batch, result.positions, strict=True):
+            _resolve(pending, _Outcome(position))
+
+    def _give_up(self, error: Unavailable) -> None:
+        batch = list(self._pending)
+        self._pending.clear()
+        _fail(batch, error)
+
+
+class PostgresCommandLog:
+    """`commandside.ports.CommandLog` on the loop that `start` is awaited in."""
+
+    def __init__(
+        self, conninfo: str, clock: DatabaseClock, *, shards: int = 64, stripes: int = 4
+    ) -> None:
+        """Remember where to connect. `clock` is taught by every reply of `keep_time`."""
+        self.shards = shards
+        self.clock = clock
+        self._stripes = stripes
+        self._writers = [_Writer(self, conninfo, stripe) for stripe in range(stripes)]
+        self._readers = [
+            AsyncWire(parameters(conninfo, f"reads {n}"), append.SETTINGS, cr.STATEMENTS)
+            for n in range(READERS)
+        ]
+        self._turn = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.available = False
+        """Whether Postgres answered when last asked for the time."""
+
+    async def start(self) -> None:
+        """Begin to connect."""
+        for wire in (*self._readers, *(writer.wire for writer in self._writers)):
+            wire.start()
+        self._spawn(self._keep_time())
+
+    async def close(self) -> None:
+        """Close the connections; what is outstanding gets Unavailable."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for wire in (*self._readers, *(writer.wire for writer in self._writers)):
+            wire.close()
+
+    async def define(self, decision: Decision) -> Accepted | BodyDiffers | Rejected:
+        """Append a definition, grouped with others; Rejected(`exists`) where the job exists."""
+        outcome = await self._write(decision)
+        if outcome.position:
+            return _accepted(decision, (), outcome.position)
+        if decision.command is not None:
+            found = await self._repeat(
+                decision.job_id, decision.command.command_id, decision.command.body_hash
+            )
+            if found is not None:
+                return found
+        return Rejected("exists", "a job with this key exists already")
+
+    async def command(
+        self, job_id: bytes, command_id: bytes, body_hash: bytes, decide: Decide
+    ) -> Accepted | BodyDiffers | Rejected:
+        """Decide on what is read, append under guards on it, and decide again if it has moved."""
+        for _ in range(DECIDE_TRIES):
+            if command_id:
+                repeat = await self._repeat(job_id, command_id, body_hash)
+                if repeat is not None:
+                    return repeat
+            at, standing = await self._standing(job_id)
+            job, runs = (standing.job, standing.runs) if standing else (None, ())
+            decided = decide(job, runs, at)
+            if isinstance(decided, Rejected):
+                return decided
+            if decided is None:
+                assert job is not None, "nothing to do for a job that does not exist"
+                if command_id and not await self._remember(job, command_id, body_hash, at):
+                    continue
+                return Accepted(job, runs, job.facts.version, 0, at)
+            outcome = await self._write(decided)
+            if outcome.position:
+                return _accepted(decided, runs, outcome.position)
+        raise Unavailable("the job changes faster than this command can be decided")
+
+    async def standing(self, job_id: bytes) -> Standing | None:
+        """Return the job as it stands, withheld runs included."""
+        return (await self._standing(job_id))[1]
+
+    async def events(
+        self, job_id: bytes, stream_id: bytes, after: int, limit: int
+    ) -> list[DomainEvent]:
+        """Return events of a stream of this job from version `after` + 1, none for another's."""
+        values = [stream_id, arrays.int4(after), arrays.int4(limit)]
+        return cr.page(await self._ask(("page", values)), job_id, stream_id)
+
+    def read_back(self, batch: Sequence[_Pending], expires_at: int) -> None:
+        """Find out what became of a batch whose commit has an unknown outcome."""
+        self._spawn(self._read_back(batch, expires_at))
+
+    async def _read_back(self, batch: Sequence[_Pending], expires_at: int) -> None:
+        decisions = [pending.decision for pending in batch]
+        lock = append.lock_parameters(append.shards_of(decisions, self.shards))
+        values = cr.happened_parameters(decisions)
+        for _ in range(READ_BACK_TRIES):
+            try:
+                now, positions = await self._ask(("lock", lock), ("happened", values))
+            except Unavailable:
+                await asyncio.sleep(READ_BACK_PAUSE_S)
+                continue
+            found = arrays.read_int8s(positions)
+            # One commit: all that no guard refused are there. Before the expiry none may mean "not
+            # yet"; refused ones were refused by what other commits did, and are read as that.
+            if any(found) or cr.number(now) > expires_at:
+                for pending, position in zip(batch, found, strict=True):
+                    _resolve(pending, _Outcome(position))
+                return
+            await asyncio.sleep(min(EXPIRES_MS, expires_at - cr.number(now) + 1) / 1_000)
+        _fail(batch, Unavailable("Postgres went away in a commit and has not come back"))
+
+    async def _write(self, decision: Decision) -> _Outcome:
+        stripe = stripe_of(shard_of(decision.job_id, self.shards), self._stripes)
+        return await self._writers[stripe].write(decision)
+
+    async def _repeat(
+        self, job_id: bytes, command_id: bytes, body_hash: bytes
+    ) -> Accepted | BodyDiffers | None:
+        """Return what this command id stands for already, None where it is new."""
+        effect = cr.effect(await self._ask(("command", [job_id, command_id])))
+        if effect is None:
+            return None
+        if effect.body_hash != body_hash:
+            return BodyDiffers()
+        standing = await self.standing(job_id)
+        assert standing is not None, "a command of a job is kept as long as the job"
+        return Accepted(
+            standing.job, standing.runs, effect.version, effect.position, effect.at, replayed=True
+        )
+
+    async def _standing(self, job_id: bytes) -> tuple[int, Standing | None]:
+        row = await self._ask(("read", [arrays.uuids([job_id])]))
+        at = cr.number(row[0])
+        standing = cr.standing(row, job_id)
+        if standing is None:
+            return at, None
+        missing = cr.without_row(standing.job, standing.runs)
+        if not missing:
+            return at, standing
+        found = cr.withheld(await self._ask(("streams", [arrays.uuids(missing)])), missing)
+        return at, Standing(standing.job, (*standing.runs, *found))
+
+    async def _remember(
+        self, job: js.JobState, command_id: bytes, body_hash: bytes, at: int
+    ) -> bool:
+        """Record a command without an effect; False where the job or the command came first."""
+        shard = shard_of(job.facts.job_id, self.shards)
+        values = [
+            arrays.int4(shard),
+            job.facts.job_id,
+            command_id,
+            body_hash,
+            arrays.int4(job.facts.version),
+            arrays.int8(at),
+        ]
+        outcome = await self._reader().ask(
+            ("lock", append.lock_parameters([shard])), ("remember", values)
+        )
+        if isinstance(outcome, Replied):
+            return bool(outcome.row)
+        if outcome.sqlstate == UNIQUE_VIOLATION:
+            return False
+        raise _error_of(outcome)
+
+    async def _ask(self, *statements: Statement) -> tuple[bytes | None, ...]:
+        outcome = await self._reader().ask(*statements)
+        if isinstance(outcome, Broken):
+            raise Unavailable(f"Postgres: {outcome.detail}")
+        return outcome.row
+
+    def _reader(self) -> AsyncWire:
+        self._turn = (self._turn + 1) % READERS
+        return self._readers[self._turn]
+
+    async def _keep_time(self) -> None:
+        """Teach the clock, for as long as the log is open."""
+        while True:
+            sent_us = mono_us()
+            try:
+                row = await self._ask(("read", [arrays.uuids([])]))
+            except Unavailable:
+                self.available = False
+            else:
+                self.available = True
+                self.clock.heard(cr.number(row[0]), sent_us, mono_us())
+            await asyncio.sleep(TIME_S)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _accepted(decision: Decision, runs: Sequence[rs.OpenRun], position: int) -> Accepted:
+    """Return what a committed decision led to, over the runs that it was made on."""
+    job: js.JobState | None = None
+    at = version = 0
+    now = {run.facts.run_id: run for run in runs}
+    for piece in decision.slices:
+        after = piece.after
+        if piece.stream_id == decision.job_id:
+            assert not isinstance(after, rs.Ended | rs.OpenRun)
+            job, at, version = after, piece.events[-1].at, after.facts.version
+        elif isinstance(after, rs.OpenRun):
+            now[piece.stream_id] = after
+        else:
+            now.pop(piece.stream_id, None)
+    assert job is not None, "every command appends to the job's stream"
+    return Accepted(job, tuple(now.values()), version, position, at)
+
+
+def _resolve(pending: _Pending, outcome: _Outcome) -> None:
+    if not pending.future.done():
+        pending.future.set_result(outcome)
+
+
+def _fail(batch: Sequence[_Pending], error: Exception) -> None:
+    for pending in batch:
+        if not pending.future.done():
+            pending.future.set_exception(error)
+
+
+def _error_of(broken: Broken) -> Exception:
+    if broken.sqlstate in append.BUGS:
+        return append.LogCorrupt(broken.detail)
+    return Unavailable(f"Postgres: {broken.detail}")

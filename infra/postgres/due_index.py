@@ -15,8 +15,9 @@ from commandside.ports import (
 )
 from domain.envelope import Decision
 from domain.run.state import OpenRun
+from infra.postgres import append, reads
+from infra.postgres.blocking import BlockingWire
 from infra.postgres.connection import Reconnecting
-from infra.postgres.reads import standing_of
 
 FORMAT: Final = 1
 CHUNK_ENTRIES: Final = 1_000
@@ -101,12 +102,16 @@ select
 """
 
 
+_LOG: Final = {"lock": append.LOCK, "append": append.APPEND, "read": reads.READ}
+
+
 class PostgresDueIndex:
     """`commandside.ports.DueIndex` over one connection; every call raises Unavailable."""
 
     def __init__(self, conninfo: str, shards: int, name: str = "scheduler") -> None:
         """Connect lazily."""
         self._link = Reconnecting(conninfo, name)
+        self._log = BlockingWire(conninfo, f"{name} log", _LOG)
         self._shards = shards
 
     def window(self, terms: dict[int, int], after: int, until: int, limit: int) -> list[Chunk]:
@@ -162,8 +167,8 @@ class PostgresDueIndex:
             rows = connection.execute(_STALE, values, prepare=True).fetchall()
         groups: dict[tuple[int, int, int, int], list[bytes]] = {}
         for shard, term, due_at, lane, run, job, tenant, version, topic, partition, offset in rows:
-            queued = committed is not None and topic is not None
-            if queued and not committed(Ref(topic, partition, offset)):
+            sent = None if topic is None else Ref(topic, partition, offset)
+            if committed is not None and sent is not None and not committed(sent):
                 continue  # still queued: publishing it again would feed the overload
             entry = struct.pack(ENTRY, run.bytes, job.bytes, tenant.bytes, version, due_at)
             groups.setdefault((shard, term, due_at // 1000, lane), []).append(entry)
@@ -178,24 +183,33 @@ class PostgresDueIndex:
     def lapsed(self, shards: Sequence[int], limit: int) -> list[tuple[Standing, OpenRun]]:
         """Return leases that are over: `until` has passed, or the owner's session has ended."""
         values = {"shards": list(shards), "limit": limit}
-        with self._link.use() as connection, connection.transaction():
+        with self._link.use() as connection:
             over = connection.execute(_LAPSED, values, prepare=True).fetchall()
-            standing = standing_of(connection, [job.bytes for _, job in over])
+        if not over:
+            return []
+        jobs = [job_id.bytes for _, job_id in over]
+        standings = reads.standings(self._log.call([("read", reads.standing_parameters(jobs))]))
         found = []
         for run_id, job_id in over:
-            jobs = standing.get(job_id.bytes)
-            run = (
-                next((r for r in jobs.runs if r.facts.run_id == run_id.bytes), None)
-                if jobs
-                else None
-            )
-            if jobs is not None and run is not None:
-                found.append((jobs, run))
+            # What moved on between the two reads is found again by the next scan, or not.
+            standing = standings.get(job_id.bytes)
+            runs = standing.runs if standing is not None else ()
+            run = next((r for r in runs if r.facts.run_id == run_id.bytes), None)
+            if standing is not None and run is not None:
+                found.append((standing, run))
         return found
 
     def append(self, decisions: Sequence[Decision], expires_at: int) -> list[bool]:
-        """Append decisions and return which hold."""
-        raise NotImplementedError
+        """Append decisions, at most one of each job, and return which hold."""
+        if not decisions:
+            return []
+        shards = append.shards_of(decisions, self._shards)
+        request = [
+            ("lock", append.lock_parameters(shards)),
+            ("append", append.parameters(decisions, self._shards, expires_at)),
+        ]
+        refused = append.result(self._log.call(request), decisions).refused
+        return [d not in refused for d in range(len(decisions))]
 
     def reap(self) -> int:
         """End sessions whose `until` has passed; return how many."""
@@ -214,3 +228,4 @@ class PostgresDueIndex:
     def close(self) -> None:
         """Close the connection."""
         self._link.close()
+        self._log.close()

@@ -139,3 +139,41 @@ create table view_positions (
     position bigint not null,
     primary key (view, shard)
 );
+
+-- Events of streams that a view could not read on.
+create table parked_events (
+    view text not null,
+    stream_id uuid not null,
+    version int not null,
+    position bigint not null,
+    name text not null,
+    primary key (view, stream_id, version)
+);
+
+create table job_board (
+    tenant_id uuid not null,
+    job_id uuid not null,
+    view text not null,
+    version int not null,
+    status text not null,
+    one_time boolean not null,
+    name text not null,
+    schedule text not null,
+    timezone text not null,
+    target text not null,
+    host text not null,
+    labels jsonb not null,
+    defined_at bigint not null,
+    changed_at bigint not null,
+    primary key (tenant_id, view, job_id)
+);
+create index job_board_page on job_board (tenant_id, view, defined_at desc, job_id);
+create index job_board_job on job_board (job_id, view);
+create index job_board_name on job_board (tenant_id, view, name text_pattern_ops);
+create index job_board_labels on job_board using gin (labels jsonb_path_ops);
+
+-- Raised inside a statement whose own count says that a bug would be committed: rolls back all.
+create function tocsin_alarm(message text) returns bytea language plpgsql as $$
+begin
+    raise exception using errcode = 'XX001', message = message;
+end $$;

@@ -1,0 +1,388 @@
+"""The append: one statement for any batch of decisions, under the frame of protocol.md §5.
+
+A transaction is two statements: `LOCK` for the batch's shards, then `APPEND`, whose snapshot is
+therefore younger than the locks. `APPEND` checks expiry, session and every guard; drops decisions
+that fail, whole; inserts the events of the others; and applies due index, heads and command rows.
+
+Independent of the kind of connection: parameters are bytes in Postgres' binary form, the result is
+one row. Run `SETTINGS` once on a connection that will run these statements: a `wire.Wire` does.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from domain.catalogue import NAMES, encode
+from domain.envelope import BegunBeside, Decision, JobAt, RunAt, Slice, StreamAt
+from domain.job import state as js
+from domain.run.state import Ended
+from domain.sharding import shard_of
+from infra.postgres import arrays
+from infra.postgres.rows import DUE_COLUMNS, NO_ID, NONE, Fields
+from projections.due_index import DueRow, HeadRow, due_row, head_row
+
+SESSION_LEFT_MS: Final = 2_000
+"""What a session must have left to lease: the send deadline and as much again."""
+
+SETTINGS: Final = (
+    "select set_config(name, 'off', false) from unnest(array['jit', 'enable_seqscan',"
+    " 'enable_hashjoin', 'enable_mergejoin', 'enable_bitmapscan']) name"
+    " union all select set_config('plan_cache_mode', 'force_generic_plan', false)"
+)
+"""Plans are driven by the input arrays, with a look-up in an index for each element, whatever the
+tables' statistics said when the plan was made: on an empty table a sequential scan looks
+cheapest, and a cached plan would keep it after the table has filled."""
+
+LOCK: Final = "select pg_advisory_xact_lock(7, s) from unnest($1::int4[]) s"
+"""Takes the locks of these shards, ascending; a statement of its own, before the one that checks
+what it guards."""
+
+BUGS: Final = frozenset({"23505", "XX001"})
+"""SQLSTATEs (unique violation, `tocsin_alarm`) that only a bug can cause: under the lock nobody
+else inserts, and counts must agree."""
+
+
+class LogCorrupt(AssertionError):
+    """An append met what guards under the lock exclude: a bug. Nothing of it was committed."""
+
+
+Column = tuple[str, str]
+_GROUPS: Final[dict[str, tuple[Column, ...]]] = {
+    "job": (("d", "int4"), ("id", "uuid"), ("version", "int4")),
+    "run": (("d", "int4"), ("id", "uuid"), ("version", "int4")),
+    "stream": (("d", "int4"), ("id", "uuid"), ("version", "int4")),
+    "beside": (("d", "int4"), ("job_id", "uuid"), ("run_id", "uuid"), ("count", "int4")),
+    "early": (("d", "int4"), ("not_before", "int8")),
+    "event": (
+        ("d", "int4"),
+        ("stream_id", "uuid"),
+        ("version", "int4"),
+        ("shard", "int4"),
+        ("name", "text"),
+        ("data", "bytea"),
+    ),
+    "gone": (("d", "int4"), ("run_id", "uuid")),
+    "due": (("d", "int4"), ("shard", "int4"), *DUE_COLUMNS),
+    "head": (
+        ("d", "int4"),
+        ("shard", "int4"),
+        ("job_id", "uuid"),
+        ("tenant_id", "uuid"),
+        ("version", "int4"),
+        ("status", "int2"),
+        ("overlap_limit", "int4"),
+        ("plans_at_lease", "bool"),
+        ("misfire_after_ms", "int8"),
+        ("max_lateness_ms", "int8"),
+        ("timeout_ms", "int8"),
+        ("payload_version", "int4"),
+        ("state", "bytea"),
+    ),
+    "command": (
+        ("d", "int4"),
+        ("shard", "int4"),
+        ("job_id", "uuid"),
+        ("command_id", "uuid"),
+        ("body_hash", "bytea"),
+        ("version", "int4"),
+        ("event", "int4"),
+        ("at", "int8"),
+    ),
+}
+"""What is sent, as columns; `d` is the index of the decision a row belongs to."""
+assert tuple(n for n, _ in _GROUPS["head"][2:]) == HeadRow.__struct_fields__
+assert tuple(n for n, _ in _GROUPS["due"][2:]) == DueRow.__struct_fields__
+
+# What a column holds is said by its kind in _GROUPS.
+_ENCODERS: Final[dict[str, Callable[[Sequence[Any]], bytes]]] = {
+    "uuid": arrays.uuids,
+    "int2": arrays.int2s,
+    "int4": arrays.int4s,
+    "int8": arrays.int8s,
+    "bool": arrays.bools,
+    "bytea": arrays.byteas,
+    "text": arrays.texts,
+}
+_SCALARS: Final = 2
+
+
+def _numbered() -> dict[str, dict[str, str]]:
+    """Return group → column → its parameter with the cast that gives it its type."""
+    found: dict[str, dict[str, str]] = {}
+    number = _SCALARS
+    for group, columns in _GROUPS.items():
+        found[group] = {}
+        for name, kind in columns:
+            number += 1
+            found[group][name] = f"${number}::{kind}[]"
+    return found
+
+
+_PARAMETERS: Final = _numbered()
+
+
+def _rows(group: str) -> str:
+    """Return the FROM item of a group's rows, named as the group."""
+    columns = _PARAMETERS[group]
+    values, names = ", ".join(columns.values()), ", ".join(columns)
+    return f"unnest({values}) as {group}({names})"
+
+
+def _event_rows() -> str:
+    columns = _PARAMETERS["event"]
+    values, names = ", ".join(columns.values()), ", ".join(columns)
+    return f"unnest({values}) with ordinality as event({names}, n)"
+
+
+def _holds(group: str) -> str:
+    return f"(select yes from gate) and {group}.d <> all ((select list from failed)::int4[])"  # noqa: S608 - as APPEND
+
+
+_SENT_FOR_NULL: Final = {**NONE, "nonce": "''::bytea"}
+
+
+def _due_values() -> str:
+    return ", ".join(
+        f"nullif(due.{name}, {_SENT_FOR_NULL[name]})" if name in NONE else f"due.{name}"
+        for name, _ in DUE_COLUMNS
+    )
+
+
+def _excluded(columns: Iterable[str]) -> str:
+    return ", ".join(f"{name} = excluded.{name}" for name in columns)
+
+
+_DUE_NAMES: Final = tuple(name for name, _ in DUE_COLUMNS)
+_HEAD_NAMES: Final = HeadRow.__struct_fields__
+
+APPEND: Final = f"""
+with clock as materialized (select tocsin_now() as now),
+session as materialized (
+    select $2::uuid = '{NO_ID.hex()}' or coalesce((
+        select not ended and until - (select now from clock) >= {SESSION_LEFT_MS}
+        from sessions where session_id = $2::uuid), false) as live
+),
+gate as materialized (
+    select now, now <= $1::int8 as in_time, live, now <= $1::int8 and live as yes
+    from clock, session
+),
+failed as materialized (
+    select coalesce(array_agg(distinct d), '{{}}'::int4[]) as list from (
+        select job.d from {_rows("job")}
+        where job.version <> coalesce(
+            (select h.version from job_heads h where h.job_id = job.id), 0)
+        union all
+        select run.d from {_rows("run")}
+        where run.version is distinct from
+            (select i.version from due_index i where i.run_id = run.id)
+        union all
+        select stream.d from {_rows("stream")}
+        where stream.version <> coalesce(
+            (select max(e.version) from events e where e.stream_id = stream.id), 0)
+        union all
+        select beside.d from {_rows("beside")}
+        where beside.count <> (
+            select count(*) from due_index i
+            where i.job_id = beside.job_id and i.attempt > 0 and i.run_id <> beside.run_id)
+        union all
+        select early.d from {_rows("early")} where early.not_before > (select now from clock)
+        union all
+        select command.d from {_rows("command")}
+        where (select true from commands c
+            where c.job_id = command.job_id and c.command_id = command.command_id)
+    ) checks
+),
+places as materialized (
+    select coalesce(array_agg(nextval('event_position')), '{{}}'::int8[]) as list
+    from generate_series(1, cardinality({_PARAMETERS["event"]["d"]}))
+    where (select yes from gate)
+),
+appended as (
+    insert into events (stream_id, version, shard, position, name, data)
+    select event.stream_id, event.version, event.shard,
+        ((select list from places))[event.n::int], event.name, event.data
+    from {_event_rows()}
+    where {_holds("event")}
+    returning 1
+),
+ended as (
+    delete from due_index i using {_rows("gone")}
+    where i.run_id = gone.run_id and {_holds("gone")}
+),
+planned as (
+    insert into due_index as i (shard, wake_at, {", ".join(_DUE_NAMES)})
+    select due.shard, due.due_at, {_due_values()}
+    from {_rows("due")}
+    where {_holds("due")}
+    on conflict (run_id) do update set {_excluded(_DUE_NAMES[3:])}, wake_at = excluded.wake_at,
+        handed_off_at = null, handed_off_partition = null, handed_off_offset = null,
+        handed_off_topic = null, hand_offs = 0
+),
+headed as (
+    insert into job_heads as h (shard, {", ".join(_HEAD_NAMES)})
+    select head.shard, {", ".join(f"head.{name}" for name in _HEAD_NAMES)}
+    from {_rows("head")}
+    where {_holds("head")}
+    on conflict (job_id) do update set {_excluded(_HEAD_NAMES[2:])}
+),
+commanded as (
+    insert into commands (shard, job_id, command_id, body_hash, version, position, at)
+    select command.shard, command.job_id, command.command_id, command.body_hash, command.version,
+        ((select list from places))[command.event], command.at
+    from {_rows("command")}
+    where {_holds("command")}
+)
+select gate.now, gate.in_time, gate.live, failed.list, places.list,
+    case when gate.yes and (select count(*) from appended) <>
+        case when cardinality(failed.list) = 0 then cardinality({_PARAMETERS["event"]["d"]})
+        else (select count(*) from unnest({_PARAMETERS["event"]["d"]}) d
+            where d <> all (failed.list)) end
+    then tocsin_alarm('fewer events inserted than sent') end
+from gate, failed, places
+"""  # noqa: S608 - the parts are constants of this program
+"""Parameters: `parameters`. Result: one row for `result`."""
+
+
+class Appended(msgspec.Struct, frozen=True, gc=False):
+    """What became of a batch. `refused`: indices of decisions dropped whole, all where not `live`.
+
+    `positions`: log position of each decision's last event, 0 where it was refused.
+    """
+
+    at: int
+    expired: bool
+    live: bool
+    refused: tuple[int, ...]
+    positions: tuple[int, ...]
+
+
+def lock_parameters(shards: Iterable[int]) -> list[bytes]:
+    """Return the parameters of `LOCK` for these shards."""
+    return [arrays.int4s(sorted(set(shards)))]
+
+
+def shards_of(decisions: Sequence[Decision], shards: int) -> set[int]:
+    """Return the shards of a batch; `shards` is their number in the installation."""
+    return {shard_of(decision.job_id, shards) for decision in decisions}
+
+
+_NAME_BYTES: Final = {kind: name.encode("ascii") for kind, name in NAMES.items()}
+_Row = tuple[object, ...]
+
+
+def parameters(
+    decisions: Sequence[Decision], shards: int, expires_at: int, session: bytes = b""
+) -> list[bytes]:
+    """Return the parameters of `APPEND`, in Postgres' binary form.
+
+    `session`, where given, must have SESSION_LEFT_MS left, or everything is refused.
+    """
+    sent: dict[str, list[_Row]] = {group: [] for group in _GROUPS}
+    events = sent["event"]
+    for d, decision in enumerate(decisions):
+        shard = shard_of(decision.job_id, shards)
+        _guards(sent, d, decision)
+        for piece in decision.slices:
+            stream, version = piece.stream_id, piece.version
+            for event in piece.events:
+                events.append((d, stream, version, shard, _NAME_BYTES[type(event)], encode(event)))
+                version += 1
+            _applied(sent, d, shard, piece)
+        if decision.command is not None:
+            sent["command"].append(_command(d, shard, decision, len(events)))
+    encoded = [arrays.int8(expires_at), session or NO_ID]
+    for group, columns in _GROUPS.items():
+        rows = sent[group]
+        if rows:
+            encoded += [
+                _ENCODERS[kind](column)
+                for (_, kind), column in zip(columns, zip(*rows, strict=True), strict=True)
+            ]
+        else:
+            encoded += _EMPTY[group]
+    return encoded
+
+
+_EMPTY: Final = {
+    group: [_ENCODERS[kind](()) for _, kind in columns] for group, columns in _GROUPS.items()
+}
+_OWNER: Final = _DUE_NAMES.index("owner")
+
+
+def _due_values_of(row: DueRow) -> _Row:
+    values = msgspec.structs.astuple(row)
+    if row.owner:
+        return values
+    return (*values[:_OWNER], NO_ID, *values[_OWNER + 1 :])
+
+
+def _applied(sent: dict[str, list[_Row]], d: int, shard: int, piece: Slice) -> None:
+    """Add what a slice leaves in the due index or among the heads."""
+    after = piece.after
+    if isinstance(after, Ended):
+        if piece.version > 1:
+            sent["gone"].append((d, piece.stream_id))
+    elif isinstance(after, js.JobState):
+        sent["head"].append((d, shard, *msgspec.structs.astuple(head_row(after))))
+    else:
+        row = due_row(after)
+        if row is None:
+            sent["gone"].append((d, piece.stream_id))
+        else:
+            sent["due"].append((d, shard, *_due_values_of(row)))
+
+
+def _guards(sent: dict[str, list[_Row]], d: int, decision: Decision) -> None:
+    for guard in decision.guards:
+        match guard:
+            case RunAt(run_id, version):
+                sent["run"].append((d, run_id, version))
+            case JobAt(job_id, version):
+                sent["job"].append((d, job_id, version))
+            case StreamAt(stream_id, version):
+                sent["stream"].append((d, stream_id, version))
+            case BegunBeside(job_id, run_id, count):
+                sent["beside"].append((d, job_id, run_id, count))
+    if decision.not_before:
+        sent["early"].append((d, decision.not_before))
+
+
+def _command(d: int, shard: int, decision: Decision, last_event: int) -> _Row:
+    """The row that makes a repeat find this effect: the job's new version, the last position."""
+    command = decision.command
+    assert command is not None
+    head = next(p for p in decision.slices if p.stream_id == decision.job_id)
+    at = head.events[-1].at
+    version = head.version + len(head.events) - 1
+    return (
+        d,
+        shard,
+        decision.job_id,
+        command.command_id,
+        command.body_hash,
+        version,
+        last_event,
+        at,
+    )
+
+
+def result(row: Fields, decisions: Sequence[Decision]) -> Appended:
+    """Read the row that `APPEND` returned for these decisions."""
+    now, in_time, live, failed, places, _ = row
+    assert now is not None
+    at = int.from_bytes(now, "big")
+    if in_time != b"\1" or live != b"\1":
+        everyone = tuple(range(len(decisions)))
+        return Appended(at, in_time != b"\1", live == b"\1", everyone, (0,) * len(everyone))
+    refused = arrays.read_int4s(failed)
+    of_events = arrays.read_int8s(places)
+    positions = []
+    last = -1
+    for decision in decisions:
+        for piece in decision.slices:
+            last += len(piece.events)
+        positions.append(of_events[last])
+    for d in refused:
+        positions[d] = 0
+    return Appended(at, expired=False, live=True, refused=refused, positions=tuple(positions))

@@ -5,6 +5,7 @@ A tenant's key is wrapped by the master key, which is a file outside the databas
 opens nowhere else. Destroying a tenant's key is the erasure of everything sealed with it.
 """
 
+import hmac
 import os
 import stat
 from pathlib import Path
@@ -52,6 +53,11 @@ def master_key(path: Path, *, create: bool) -> bytes:
     if len(key) != KEY_BYTES:
         raise MasterKeyError(f"master key {path} has {len(key)} bytes; it must have {KEY_BYTES}")
     return key
+
+
+def derived_secret(master: bytes, use: str) -> bytes:
+    """Return 32 bytes for one use (`pepper`, `cursors` …), which tell nothing of the master key."""
+    return hmac.digest(master, f"tocsin {use}".encode(), "sha256")
 
 
 def wrap_key(master: bytes, tenant_id: bytes, key_id: int, key: bytes) -> bytes:

@@ -1,0 +1,112 @@
+"""`CommandLog` over the log in memory: decides and appends in one step, nothing moves between."""
+
+from commandside.ports import Accepted, BodyDiffers, Decide, Standing
+from domain.catalogue import DomainEvent
+from domain.envelope import Decision, Rejected
+from domain.job import state as js
+from domain.run import events as re
+from domain.run import state as rs
+from infra.memory.log import Effect, MemoryLog
+
+
+class MemoryCommandLog:
+    """The port `CommandLog`."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        """Use a log that others may share."""
+        self.shards = log.shards
+        self._log = log
+
+    async def define(self, decision: Decision) -> Accepted | BodyDiffers | Rejected:
+        """Append a definition."""
+        command = decision.command
+        if command is not None:
+            found = self._repeat(decision.job_id, command.command_id, command.body_hash)
+            if found is not None:
+                return found
+        done = self._log.append([decision], self._log.now())
+        if done.refused:
+            return Rejected("exists", "a job with this key exists already")
+        return self._accepted(decision, done.positions[0])
+
+    async def command(
+        self, job_id: bytes, command_id: bytes, body_hash: bytes, decide: Decide
+    ) -> Accepted | BodyDiffers | Rejected:
+        """Decide on the state as it is and append."""
+        if command_id:
+            repeat = self._repeat(job_id, command_id, body_hash)
+            if repeat is not None:
+                return repeat
+        at, standing = self._log.now(), self._standing(job_id)
+        job, runs = (standing.job, standing.runs) if standing else (None, ())
+        decided = decide(job, runs, at)
+        if isinstance(decided, Rejected):
+            return decided
+        if decided is not None:
+            done = self._log.append([decided], at)
+            assert not done.refused, "nothing moves between a decision and its append"
+            return self._accepted(decided, done.positions[0])
+        assert job is not None, "nothing to do for a job that does not exist"
+        version = job.facts.version
+        if command_id:
+            self._log.commands[job_id, command_id] = Effect(body_hash, version, 0, at)
+        return Accepted(job, runs, version, 0, at)
+
+    async def standing(self, job_id: bytes) -> Standing | None:
+        """Return the job as it stands, withheld runs included."""
+        return self._standing(job_id)
+
+    async def events(
+        self, job_id: bytes, stream_id: bytes, after: int, limit: int
+    ) -> list[DomainEvent]:
+        """Return events of a stream of this job; none for another's."""
+        first = self._log.events_of(stream_id)[:1]
+        mine = stream_id == job_id or any(
+            isinstance(event, re.Scheduled) and event.job_id == job_id for event in first
+        )
+        return self._log.events_of(stream_id, after)[:limit] if mine else []
+
+    def _repeat(
+        self, job_id: bytes, command_id: bytes, body_hash: bytes
+    ) -> Accepted | BodyDiffers | None:
+        effect = self._log.commands.get((job_id, command_id))
+        if effect is None:
+            return None
+        if effect.body_hash != body_hash:
+            return BodyDiffers()
+        standing = self._standing(job_id)
+        assert standing is not None
+        return Accepted(
+            standing.job, standing.runs, effect.version, effect.position, effect.at, replayed=True
+        )
+
+    def _standing(self, job_id: bytes) -> Standing | None:
+        standing = self._log.standings([job_id]).get(job_id)
+        if standing is None:
+            return None
+        job, runs = standing.job, standing.runs
+        return Standing(job, (*runs, *self._withheld(job, {run.facts.run_id for run in runs})))
+
+    def _withheld(self, job: js.JobState, present: set[bytes]) -> list[rs.OpenRun]:
+        if not isinstance(job, js.Paused):
+            return []
+        found: list[rs.OpenRun] = []
+        for run_id in dict.fromkeys((*job.runs, *((job.held,) if job.held else ()))):
+            state = None if run_id in present else self._fold(run_id)
+            if isinstance(state, rs.Withheld):
+                found.append(state)
+        return found
+
+    def _fold(self, run_id: bytes) -> rs.RunState | None:
+        state: rs.RunState | None = None
+        for event in self._log.events_of(run_id):
+            assert isinstance(event, re.RunEvent)
+            state = rs.evolve(run_id, state, event)
+        return state
+
+    def _accepted(self, decision: Decision, position: int) -> Accepted:
+        standing = self._standing(decision.job_id)
+        assert standing is not None
+        head = next(p for p in decision.slices if p.stream_id == decision.job_id)
+        version = standing.job.facts.version
+        return Accepted(standing.job, standing.runs, version, position, head.events[-1].at)

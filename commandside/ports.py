@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+import domain.ports
 from domain.catalogue import DomainEvent
 from domain.envelope import Decision, Rejected
 from domain.job.events import JobSpec
@@ -29,7 +30,7 @@ BATCH_MAX: Final = 250
 """Slices or leases of one transaction."""
 
 
-class Unavailable(Exception):
+class Unavailable(domain.ports.Unavailable):
     """The engine behind a port cannot be reached; nothing is known to have happened."""
 
 

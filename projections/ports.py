@@ -1,4 +1,8 @@
-"""The ports of projections: the log as a feed of shards, the views, and where each view stands."""
+"""The ports of projections: the log as a feed of shards, the views, and where each view stands.
+
+Every call raises `domain.ports.Unavailable` where its engine is away: what was to be written may or
+may not have been, and is written again.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -10,7 +14,7 @@ from projections.rows import AttemptRow, BoardChange, RunRow
 
 
 class Recorded(msgspec.Struct, frozen=True, gc=False):
-    """An event in the log. `event` is None for a name that this version does not know."""
+    """An event in the log. `event` is None where this version cannot read it."""
 
     shard: int
     position: int
@@ -46,10 +50,16 @@ class Positions(Protocol):
 
 
 class HistoryStore(Protocol):
-    """Where the run history is kept; a row may arrive twice, the later position stays."""
+    """One copy of the run history; a row may arrive twice, the higher position stays."""
 
     def prepare(self) -> None:
         """Create the tables that are missing."""
+
+    def begin(self) -> None:
+        """Drop this copy and create it empty: a rebuild starts."""
+
+    def swap(self) -> None:
+        """Put this copy in the place of the live one, which is dropped."""
 
     def write(self, attempts: Sequence[AttemptRow], runs: Sequence[RunRow], token: str) -> None:
         """Insert rows; the same token within a while is the same insert."""
@@ -63,6 +73,12 @@ class BoardStore(Protocol):
     ) -> None:
         """Apply changes (an older version never replaces a newer one) and save the positions."""
 
+    def begin(self, view: str) -> None:
+        """Remove the rows of a view: a rebuild starts."""
+
+    def swap(self, view: str, live: str) -> None:
+        """Put the rows of `view` in the place of those of `live`, which are removed."""
+
 
 class Parking(Protocol):
     """Streams that a view cannot read on: kept, alarmed, never skipped in silence."""
@@ -73,6 +89,12 @@ class Parking(Protocol):
     def park(self, view: str, events: Sequence[Recorded]) -> None:
         """Keep these events of parked streams, before the view's position passes them."""
 
+    def forget(self, view: str) -> None:
+        """Drop what is parked of a view."""
+
+    def adopt(self, view: str, live: str) -> None:
+        """Let what is parked of `view` be what is parked of `live`."""
+
 
 class View(Protocol):
     """One projection: a batch is applied durably together with, or before, its positions."""
@@ -80,7 +102,17 @@ class View(Protocol):
     name: str
 
     def apply(self, batch: Sequence[Recorded], positions: Mapping[int, int]) -> None:
-        """Make the rows of `batch` durable, then the positions."""
+        """Make the rows of `batch` durable, then the positions. Bears repetition."""
+
+
+class Copy(View, Protocol):
+    """A second copy of a view, built beside the live one."""
+
+    def begin(self) -> None:
+        """Empty the copy."""
+
+    def swap(self) -> None:
+        """Put the copy in the place of the live one."""
 
 
 class Lag(Protocol):

@@ -16,7 +16,7 @@ class AttemptRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     leased_at: int
     ended_at: int
     lateness_ms: int
-    """First lease of this attempt minus due."""
+    """When the call began (the lease, where none did) minus due; never below 0."""
     elapsed_us: int
     outcome: str
     then: str
@@ -33,6 +33,8 @@ class RunRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One occurrence, or a range of slots that did not fire (`count` slots up to `last`).
 
     `count` is 1 for an occurrence with a stream of its own, 0 for a range too long to be counted.
+    `due_at` is the latest one, 0 for a range. `fired_at` is when the latest call began, 0 where the
+    run ended without another: skipped, expired, or cancelled while it waited.
     """
 
     tenant_id: bytes

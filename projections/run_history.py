@@ -1,7 +1,7 @@
 """The run history: one row per attempt, one per run, one per range of slots that did not fire.
 
-A run's row comes from the event that ends it, or from its latest `Fired`; everything a row needs is
-in that event, so nothing is joined and nothing is remembered between batches.
+A run's row comes from its latest `Fired` or from the event that ends it without one; everything a
+row needs is in that event, so nothing is joined and nothing is remembered between batches.
 """
 
 from collections.abc import Iterable
@@ -40,11 +40,13 @@ def rows(batch: Iterable[Recorded]) -> tuple[list[AttemptRow], list[RunRow]]:
                 runs.append(_fired(recorded, fired))
             case e.Scheduled(passed=passed) as scheduled if passed:
                 runs.extend(_ranges(recorded, scheduled.tenant_id, scheduled.job_id, scheduled))
+            case e.Completed(of=e.Occurrence() as of) as completed:
+                runs.append(_expired(recorded, completed, of))
             case e.Skipped() as skipped:
                 runs.append(_unfired(recorded, skipped, "skipped", skipped.verdict, 0))
             case e.Cancelled() as cancelled:
-                attempts_made = cancelled.attempts
-                runs.append(_unfired(recorded, cancelled, "cancelled", "cancelled", attempts_made))
+                made = cancelled.attempts
+                runs.append(_unfired(recorded, cancelled, e.CANCELLED, e.CANCELLED, made))
             case settled if isinstance(settled, _SETTLES) and settled.passed:
                 runs.extend(_ranges(recorded, settled.tenant_id, recorded.stream_id, settled))
             case _:
@@ -63,7 +65,7 @@ def _attempt(recorded: Recorded, f: e.Fired) -> AttemptRow:
         f.due_at,
         f.leased_at,
         f.at,
-        f.leased_at - f.due_at,
+        max(0, (f.sent_at or f.leased_at) - f.due_at),
         f.elapsed_us,
         f.outcome,
         f.then,
@@ -90,10 +92,30 @@ def _fired(recorded: Recorded, f: e.Fired) -> RunRow:
         f.due_at,
         _WAITING.get(f.then, f.then),
         f.then if ended else "",
-        f.error if f.then == e.DEAD else "",
+        f.cause,
         f.attempt,
-        f.leased_at,
+        f.sent_at or f.leased_at,
         f.at if ended else 0,
+        recorded.position,
+    )
+
+
+def _expired(recorded: Recorded, event: e.Completed, of: e.Occurrence) -> RunRow:
+    return RunRow(
+        of.tenant_id,
+        of.job_id,
+        of.nominal,
+        recorded.stream_id,
+        of.kind,
+        of.nominal,
+        1,
+        of.due_at,
+        event.outcome,
+        event.outcome,
+        event.cause,
+        of.attempts,
+        0,
+        event.at,
         recorded.position,
     )
 
@@ -106,10 +128,10 @@ def _unfired(
         event.job_id,
         event.nominal,
         recorded.stream_id,
-        0,
+        event.kind,
         event.nominal,
         1,
-        0,
+        event.due_at,
         status,
         verdict,
         event.cause,

@@ -1,12 +1,16 @@
 """The projector: reads the log shard by shard, in batches, and applies it to every view.
 
-One read serves all views that stand at the same place. A view's positions are stored with its rows,
-or after them, so a crash repeats a batch and never skips one; views bear repetition.
+Views that have caught up share one read. A view that is behind, or whose engine is away, is read
+for by itself, so that it holds up no other. A view's positions are stored with its rows, or after
+them, so a crash repeats a batch and never skips one; views bear repetition.
 """
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from typing import Final, Protocol
 
+from domain.ports import Unavailable
 from projections.job_board import VIEW as BOARD
 from projections.job_board import changes
 from projections.ports import (
@@ -22,34 +26,54 @@ from projections.ports import (
 from projections.run_history import VIEW as HISTORY
 from projections.run_history import rows
 
-EVENTS_PER_SHARD: Final = 2_000
+EVENTS_MAX: Final = 65_536
+"""Events of one read, all shards together: about 16,000 fires, and under 100 MB."""
+FULL: Final = 16_384
+"""Events of a read after which the next follows at once."""
 PERIOD_US: Final = 700_000
 """Between two passes that found little: larger inserts cost less per row."""
-FULL_PASS: Final = 20_000
-"""Events after which the next pass follows at once."""
+RETRY_US: Final = 200_000
+RETRY_MAX_US: Final = 10_000_000
+"""A view whose engine is away is tried again after this, doubling up to the second."""
 
 
 class _Now(Protocol):
     @property
     def at(self) -> int: ...
 
+    @property
+    def mono_us(self) -> int: ...
+
 
 class HistoryView:
     """Run history: rows first, positions after; a repeated insert collapses."""
 
     def __init__(self, store: HistoryStore, positions: Positions, name: str = HISTORY) -> None:
-        """Write under `name`, so that a rebuild can stand beside the live one."""
+        """Keep positions under `name`, so that a rebuild can stand beside the live one."""
         self.name = name
         self._store = store
         self._positions = positions
 
-    def apply(self, batch: Sequence[Recorded], positions: dict[int, int]) -> None:
+    def apply(self, batch: Sequence[Recorded], positions: Mapping[int, int]) -> None:
         """Insert the rows of `batch`, then store the positions."""
         attempts, runs = rows(batch)
         if attempts or runs:
-            ends = "/".join(f"{shard}:{position}" for shard, position in sorted(positions.items()))
-            self._store.write(attempts, runs, f"{self.name}/{batch[0].position}/{ends}")
+            self._store.write(attempts, runs, _token(self.name, batch))
         self._positions.save(self.name, positions)
+
+    def begin(self) -> None:
+        """Empty this copy."""
+        self._store.begin()
+
+    def swap(self) -> None:
+        """Put this copy in the place of the live one."""
+        self._store.swap()
+
+
+def _token(name: str, batch: Sequence[Recorded]) -> str:
+    """Return what names an insert: the same events of the same view, and only they."""
+    positions = array("q", [recorded.position for recorded in batch])
+    return f"{name}/{blake2b(positions.tobytes(), digest_size=16).hexdigest()}"
 
 
 class BoardView:
@@ -60,9 +84,29 @@ class BoardView:
         self.name = name
         self._store = store
 
-    def apply(self, batch: Sequence[Recorded], positions: dict[int, int]) -> None:
+    def apply(self, batch: Sequence[Recorded], positions: Mapping[int, int]) -> None:
         """Apply the job events of `batch` and store the positions."""
         self._store.write(self.name, changes(batch), positions)
+
+    def begin(self) -> None:
+        """Empty this copy."""
+        self._store.begin(self.name)
+
+    def swap(self) -> None:
+        """Put this copy in the place of the live one."""
+        self._store.swap(self.name, BOARD)
+
+
+class _Reader:
+    """Where one view stands, and whether it is read for by itself."""
+
+    def __init__(self, view: View, at: dict[int, int], parked: set[bytes]) -> None:
+        self.view = view
+        self.at = at
+        self.parked = parked
+        self.apart = True
+        self.retry_us = RETRY_US
+        self.not_before_us = 0
 
 
 class Projector:
@@ -77,55 +121,111 @@ class Projector:
         self._positions = positions
         self._parking = parking
         self._lag = lag
-        self._at: dict[str, dict[int, int]] = {}
-        self._parked: dict[str, set[bytes]] = {}
+        self._readers: list[_Reader] = []
 
     def start(self, tick: _Now) -> None:  # noqa: ARG002 - every role starts with a tick
         """Load where every view stands."""
-        for view in self._views:
-            self._at[view.name] = self._positions.load(view.name)
-            self._parked[view.name] = self._parking.load(view.name)
+        self._readers = [
+            _Reader(view, self._positions.load(view.name), self._parking.load(view.name))
+            for view in self._views
+        ]
+        for reader in self._readers:
+            self._lag.parked(reader.view.name, len(reader.parked))
+
+    def start_at(self, positions: Mapping[int, int], parked: set[bytes]) -> None:
+        """Begin every view from these positions, whatever is stored."""
+        self._readers = [_Reader(view, dict(positions), set(parked)) for view in self._views]
 
     def run_one_batch(self, tick: _Now) -> int:
-        """Apply one batch to every view; return after how many µs to come back."""
-        after = {
-            shard: min(self._at[view.name].get(shard, 0) for view in self._views)
-            for shard in range(self._feed.shards)
-        }
-        batch = self._feed.read(after, EVENTS_PER_SHARD)
-        for view in self._views:
-            self._apply(view, batch, tick)
-        return 0 if len(batch) >= FULL_PASS else PERIOD_US
+        """Apply one batch to every view; return after how many µs to come back.
+
+        Raises Unavailable after the other views were served, where one could not be.
+        """
+        rest = PERIOD_US
+        away: Unavailable | None = None
+        for group in self._groups(tick):
+            batch = self._read(group)
+            full = len(batch) >= FULL
+            for reader in group:
+                try:
+                    self._apply(reader, batch, tick, full=full)
+                except Unavailable as error:
+                    self._hold(reader, batch, tick)
+                    away = error
+            if full:
+                rest = 0
+        if away is not None:
+            raise away
+        return rest
 
     def drain(self, tick: _Now) -> bool:  # noqa: ARG002 - every role drains with a tick
         """Return at once: whatever is not applied is in the log."""
         return True
 
-    def _apply(self, view: View, batch: Sequence[Recorded], tick: _Now) -> None:
-        at = self._at[view.name]
-        fresh = [r for r in batch if r.position > at.get(r.shard, 0)]
-        if not fresh:
-            self._lag.lag(view.name, 0)
-            return
-        readable = self._without_parked(view.name, fresh)
-        positions = {r.shard: r.position for r in fresh}
-        view.apply(readable, positions)
-        at.update(positions)
-        newest = next((r.event.at for r in reversed(readable) if r.event is not None), tick.at)
-        self._lag.lag(view.name, max(0, tick.at - newest) if len(batch) >= FULL_PASS else 0)
+    def reached(self, positions: Mapping[int, int]) -> bool:
+        """Tell whether every view has applied the log up to these positions."""
+        return all(
+            reader.at.get(shard, 0) >= position
+            for reader in self._readers
+            for shard, position in positions.items()
+        )
 
-    def _without_parked(self, name: str, fresh: Sequence[Recorded]) -> Sequence[Recorded]:
-        """Park streams with an unknown event, and everything later of them."""
-        parked = self._parked[name]
+    def standing(self, view: str) -> tuple[dict[int, int], set[bytes]]:
+        """Return positions and parked streams of a view, as of the last batch."""
+        reader = next(r for r in self._readers if r.view.name == view)
+        return dict(reader.at), set(reader.parked)
+
+    def _groups(self, tick: _Now) -> list[list[_Reader]]:
+        """Return who is read for together; a view that waits for its engine is left out."""
+        together = [r for r in self._readers if not r.apart]
+        apart = [[r] for r in self._readers if r.apart and r.not_before_us <= tick.mono_us]
+        return [together, *apart] if together else apart
+
+    def _read(self, group: Sequence[_Reader]) -> list[Recorded]:
+        after = {
+            shard: min(reader.at.get(shard, 0) for reader in group)
+            for shard in range(self._feed.shards)
+        }
+        return self._feed.read(after, max(1, EVENTS_MAX // self._feed.shards))
+
+    def _apply(self, reader: _Reader, batch: Sequence[Recorded], tick: _Now, *, full: bool) -> None:
+        name = reader.view.name
+        fresh = [r for r in batch if r.position > reader.at.get(r.shard, 0)]
+        newest = 0
+        if fresh:
+            readable = self._without_parked(reader, fresh)
+            positions = {r.shard: r.position for r in fresh}
+            reader.view.apply(readable, positions)
+            reader.at.update(positions)
+            newest = max((r.event.at for r in readable if r.event is not None), default=0)
+        reader.apart = reader.apart and full
+        reader.retry_us = RETRY_US
+        self._lag.lag(name, max(0, tick.at - newest) if full and newest else 0)
+
+    def _hold(self, reader: _Reader, batch: Sequence[Recorded], tick: _Now) -> None:
+        """Leave a view alone for a while: its engine is away."""
+        waiting = (r for r in batch if r.position > reader.at.get(r.shard, 0) and r.event)
+        oldest = min((r.event.at for r in waiting if r.event is not None), default=tick.at)
+        self._lag.lag(reader.view.name, max(0, tick.at - oldest))
+        reader.apart = True
+        reader.not_before_us = tick.mono_us + reader.retry_us
+        reader.retry_us = min(2 * reader.retry_us, RETRY_MAX_US)
+
+    def _without_parked(self, reader: _Reader, fresh: Sequence[Recorded]) -> Sequence[Recorded]:
+        """Park streams with an event that cannot be read, and everything later of them."""
+        parked = reader.parked
         if not parked and all(r.event is not None for r in fresh):
             return fresh
         kept: list[Recorded] = []
         aside: list[Recorded] = []
+        unreadable: set[bytes] = set()
         for recorded in fresh:
             if recorded.event is None:
-                parked.add(recorded.stream_id)
-            (aside if recorded.stream_id in parked else kept).append(recorded)
+                unreadable.add(recorded.stream_id)
+            gone = recorded.stream_id in parked or recorded.stream_id in unreadable
+            (aside if gone else kept).append(recorded)
         if aside:
-            self._parking.park(name, aside)
-        self._lag.parked(name, len(parked))
+            self._parking.park(reader.view.name, aside)
+            parked |= unreadable
+        self._lag.parked(reader.view.name, len(parked))
         return kept

@@ -69,19 +69,15 @@ class PostgresFeed:
             unknown, heads, bodies = row
             if heads is None:
                 return []
-            if unknown:
-                found = connection.execute(_READ_SLOWLY, values).fetchall()
-                return [
-                    Recorded(shard, position, stream.bytes, version, decode(name, data), name)
-                    for shard, position, stream, version, name, data in found
-                ]
-        count = len(heads) // _RECORD_BYTES
-        events = _DECODER.decode(b"\xdd" + count.to_bytes(4, "big") + bodies)
+            if not unknown:
+                try:
+                    return _together(heads, bodies)
+                except msgspec.DecodeError:
+                    pass  # which event it is, the slow way finds out
+            found = connection.execute(_READ_SLOWLY, values).fetchall()
         return [
-            Recorded(shard, position, stream, version, event)
-            for (stream, position, version, shard), event in zip(
-                struct.iter_unpack(_RECORD, heads), events, strict=True
-            )
+            Recorded(shard, position, stream.bytes, version, _readable(name, data), name)
+            for shard, position, stream, version, name, data in found
         ]
 
     def head(self) -> dict[int, int]:
@@ -92,3 +88,22 @@ class PostgresFeed:
     def close(self) -> None:
         """Close the connection."""
         self._link.close()
+
+
+def _together(heads: bytes, bodies: bytes) -> list[Recorded]:
+    count = len(heads) // _RECORD_BYTES
+    events = _DECODER.decode(b"\xdd" + count.to_bytes(4, "big") + bodies)
+    return [
+        Recorded(shard, position, stream, version, event)
+        for (stream, position, version, shard), event in zip(
+            struct.iter_unpack(_RECORD, heads), events, strict=True
+        )
+    ]
+
+
+def _readable(name: str, data: bytes) -> DomainEvent | None:
+    """Return the event, None where this version cannot read it: the view parks its stream."""
+    try:
+        return decode(name, data)
+    except msgspec.DecodeError:
+        return None

@@ -10,6 +10,9 @@ from infra.postgres.connection import Reconnecting
 from projections.ports import Recorded
 from projections.rows import BoardChange, BoardRow
 
+SWAP_TIMEOUT_MS: Final = 600_000
+"""A rebuilt board changes places in one statement, whose length goes with the number of jobs."""
+
 _LOAD: Final = "select shard, position from view_positions where view = %s"
 _SAVE: Final = """
 insert into view_positions (view, shard, position)
@@ -25,6 +28,8 @@ insert into parked_events (view, stream_id, version, position, name)
 select %s, * from unnest(%s::uuid[], %s::int[], %s::bigint[], %s::text[])
 on conflict (view, stream_id, version) do update set name = excluded.name
 """
+_UNPARK: Final = "delete from parked_events where view = %s"
+_ADOPT: Final = "update parked_events set view = %s where view = %s"
 
 _PUT: Final = """
 insert into job_board (tenant_id, job_id, view, version, status, one_time, name, schedule, timezone,
@@ -43,6 +48,10 @@ _STATUS: Final = """
 update job_board set version = %s, status = %s, changed_at = %s
 where job_id = %s and view = %s and version < %s
 """
+_LONG: Final = f"set local statement_timeout = {SWAP_TIMEOUT_MS}"
+_HOLD: Final = "lock table job_board in share row exclusive mode"
+_CLEAR: Final = "delete from job_board where view = %s"
+_RENAME: Final = "update job_board set view = %s where view = %s"
 
 
 class PostgresPositions:
@@ -66,6 +75,10 @@ class PostgresPositions:
         """Start a view from the beginning."""
         with self._link.use() as connection:
             connection.execute(_FORGET, (view,))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._link.close()
 
 
 def save_positions(connection: psycopg.Connection, view: str, positions: Mapping[int, int]) -> None:
@@ -97,6 +110,21 @@ class PostgresParking:
         with self._link.use() as connection:
             connection.execute(_PARK, values)
 
+    def forget(self, view: str) -> None:
+        """Drop what is parked of a view."""
+        with self._link.use() as connection:
+            connection.execute(_UNPARK, (view,))
+
+    def adopt(self, view: str, live: str) -> None:
+        """Let what is parked of `view` be what is parked of `live`."""
+        with self._link.use() as connection, connection.transaction():
+            connection.execute(_UNPARK, (live,))
+            connection.execute(_ADOPT, (live, view))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._link.close()
+
 
 class PostgresBoardStore:
     """`projections.ports.BoardStore`: rows and positions in one transaction."""
@@ -120,6 +148,25 @@ class PostgresBoardStore:
                 else:
                     cursor.executemany(_STATUS, [_status(view, row) for row in run])
             save_positions(connection, view, positions)
+
+    def begin(self, view: str) -> None:
+        """Remove the rows of a view."""
+        with self._link.use() as connection, connection.transaction():
+            connection.execute(_LONG)
+            connection.execute(_CLEAR, (view,))
+
+    def swap(self, view: str, live: str) -> None:
+        """Put the rows of `view` in the place of those of `live`, in one transaction."""
+        with self._link.use() as connection, connection.transaction():
+            connection.execute(_LONG)
+            # Readers see the old rows until the commit; the live projector waits for it.
+            connection.execute(_HOLD)
+            connection.execute(_CLEAR, (live,))
+            connection.execute(_RENAME, (live, view))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._link.close()
 
 
 def _runs(changes: Sequence[BoardChange]) -> list[list[BoardChange]]:

@@ -23,6 +23,8 @@ TABLE: Final[dict[str, Kind]] = {
     "absent": Kind(404, "There is no such thing"),
     "no_route": Kind(404, "There is no such path"),
     "method": Kind(405, "The path does not take this method"),
+    "not_acceptable": Kind(406, "Only JSON is answered"),
+    "timeout": Kind(408, "The body did not arrive in time"),
     "exists": Kind(409, "It exists already"),
     "active": Kind(409, "The state does not allow it"),
     "paused": Kind(409, "The state does not allow it"),

@@ -1,0 +1,379 @@
+"""The commands of tenants: define, change, pause, resume, cancel and trigger a job.
+
+Each is one decision of the domain, made under the job's shard lock from fresh state, and answered
+from that state. Nothing here knows HTTP, but for the published problems that a refusal is.
+"""
+
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+
+from commandside.definition import Definitions
+from commandside.ports import (
+    Accepted,
+    BodyDiffers,
+    CommandLog,
+    KeyGone,
+    NewId,
+    Unavailable,
+    Vault,
+)
+from commandside.replies import JobReply, reply, said_of
+from commandside.sealing import Sealer
+from domain import outlook
+from domain.envelope import Command, Decision, Rejected
+from domain.ids import MANUAL, RUN, command_id_of, job_id_of_key, run_id, text
+from domain.job import decide
+from domain.job import events as e
+from domain.job import state as s
+from domain.opaque import Seal, position_token
+from domain.problem import Problem, invalid
+from domain.refusal import Refused
+from domain.run import events as re
+from domain.run.state import OpenRun
+from domain.sharding import shard_of
+from domain.tenant import Caller
+
+ANY_VERSION: Final = 0
+EVENTS_PAGE: Final = 500
+Verb = Callable[[s.JobState | None, tuple[OpenRun, ...], decide.By], decide.Outcome]
+_ABSENT: Final = Rejected("absent", "there is no such job")
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A command on a job as a client sent it.
+
+    `body` decides whether a repeat is the same command; `if_version` is what If-Match asks for.
+    """
+
+    caller: Caller
+    job_id: bytes
+    name: str
+    body: bytes = b""
+    idempotency_key: str = ""
+    if_version: int = ANY_VERSION
+
+    @property
+    def command(self) -> Command | None:
+        """The command's id and hash, None without an Idempotency-Key."""
+        if not self.idempotency_key:
+            return None
+        identity = command_id_of(self.caller.tenant_id, self.idempotency_key)
+        return Command(identity, body_hash(self.name, self.body))
+
+
+class Done(msgspec.Struct, frozen=True):
+    """A command's answer. `created`: it defined a job, rather than found one."""
+
+    reply: JobReply
+    created: bool = False
+
+
+def body_hash(name: str, body: bytes) -> bytes:
+    """Return what tells one use of an Idempotency-Key from another."""
+    return blake2b(name.encode() + b"\n" + body, digest_size=16).digest()
+
+
+class Jobs:
+    """Commands on jobs. Raises Problem for refusals, Unavailable when the log cannot be reached."""
+
+    def __init__(  # noqa: PLR0913 - its ports
+        self,
+        log: CommandLog,
+        vault: Vault,
+        definitions: Definitions,
+        *,
+        now: Callable[[], int],
+        new_id: NewId,
+        positions: Seal,
+        zone_data: str,
+    ) -> None:
+        """`now` is ms of the database clock as estimated; `positions` makes position tokens."""
+        self._log = log
+        self._vault = vault
+        self._definitions = definitions
+        self._now = now
+        self._new_id = new_id
+        self._positions = positions
+        self._zone_data = zone_data
+
+    # ------------------------------------------------------------ define
+
+    async def define(
+        self,
+        caller: Caller,
+        body: Mapping[str, Any],
+        payload: bytes | None,
+        raw: bytes,
+        idempotency_key: str = "",
+    ) -> Done:
+        """Define a job, or revise the one that has this `key`. `raw` are the bytes as sent."""
+        at = self._now()
+        asked = Asked(caller, b"", "define", raw, idempotency_key)
+        command = asked.command
+        key = body.get("key")
+        job_id = self._job_id(caller.tenant_id, key, idempotency_key)
+        try:
+            found = self._definitions.define(body, payload, at)
+        except Problem as problem:
+            return await self._repeated(asked, job_id, body, payload, problem)
+        new = decide.NewJob(
+            job_id,
+            caller.tenant_id,
+            self._sealed(lambda: Sealer(self._vault, caller.tenant_id, job_id).new(found.values)),
+            found.key,
+            self._zone_data,
+        )
+        by = decide.By(at, caller.kid, "", command)
+        decision = decide.define(new, None, by)
+        assert isinstance(decision, Decision), "a job that does not exist can be defined"
+        outcome = await self._log.define(decision)
+        if isinstance(outcome, Rejected) and found.key:
+            return await self._define_again(asked, new, found.values)
+        accepted = _accepted(outcome)
+        if accepted.replayed:
+            return await self._replay(accepted)
+        return self._defined(accepted.job, accepted)
+
+    async def _define_again(self, asked: Asked, new: decide.NewJob, values: dict[str, Any]) -> Done:
+        """Give the job of this key, which exists, this spec, or its next life."""
+        created = False
+
+        def again(
+            job: s.JobState | None, runs: tuple[OpenRun, ...], by: decide.By
+        ) -> decide.Outcome:
+            nonlocal created
+            created = job is None or isinstance(job, s.Cancelled)
+            if job is None or isinstance(job, s.Cancelled):
+                return decide.define(new, job, by)
+            spec = Sealer(self._vault, new.tenant_id, new.job_id).over(values, job.facts.spec)
+            return decide.revise(job, runs, spec, self._zone_data, by)
+
+        accepted = await self._command(
+            msgspec.structs.replace(asked, job_id=new.job_id), again, mine=False
+        )
+        if accepted.replayed:
+            return await self._replay(accepted)
+        return self._defined(accepted.job, accepted, created=created)
+
+    async def _repeated(
+        self,
+        asked: Asked,
+        job_id: bytes,
+        body: Mapping[str, Any],
+        payload: bytes | None,
+        problem: Problem,
+    ) -> Done:
+        """Answer a definition that is refused now, but was accepted before its instant passed.
+
+        Raises `problem` for any other.
+        """
+        stale = [reason.pointer for reason in problem.errors] == ["/run_at"]
+        if not stale:
+            raise problem
+        command = asked.command
+        if command is not None:
+            refused = Rejected(problem.code, problem.detail)
+            outcome = await self._log.command(
+                job_id, command.command_id, command.body_hash, lambda *_: refused
+            )
+            if not isinstance(outcome, Rejected):
+                return await self._replay(_accepted(outcome))
+        standing = await self._log.standing(job_id) if body.get("key") else None
+        if standing is None:
+            raise problem
+        job = standing.job.facts
+        found = self._definitions.define(body, payload, job.defined_at)
+        if isinstance(standing.job, s.Cancelled) or found.values["schedule"] != job.spec.schedule:
+            raise problem
+        new = decide.NewJob(job_id, job.tenant_id, job.spec, found.key, self._zone_data)
+        return await self._define_again(asked, new, found.values)
+
+    def _job_id(self, tenant_id: bytes, key: object, idempotency_key: str) -> bytes:
+        if isinstance(key, str):
+            return job_id_of_key(tenant_id, "key", key)
+        if idempotency_key:
+            return job_id_of_key(tenant_id, "request", idempotency_key)
+        return self._new_id(16)
+
+    def _defined(self, job: s.JobState, accepted: Accepted, *, created: bool = True) -> Done:
+        answer = self._reply(job, accepted)
+        answer.warnings = said_of(job.facts.spec.schedule, accepted.at)
+        return Done(answer, created)
+
+    # ------------------------------------------------------------ commands on a job
+
+    async def revise(self, asked: Asked, patch: Mapping[str, Any], payload: bytes | None) -> Done:
+        """Change a job by a merge patch."""
+        tenant_id = asked.caller.tenant_id
+
+        def verb(
+            job: s.JobState | None, runs: tuple[OpenRun, ...], by: decide.By
+        ) -> decide.Outcome:
+            if job is None:
+                return _ABSENT
+            old = job.facts.spec
+            if isinstance(job, s.Cancelled):
+                # Its refusal comes before what could be said of the patch.
+                return decide.revise(job, runs, old, self._zone_data, by)
+            values = self._definitions.change(patch, payload, old, by.at).values
+            spec = Sealer(self._vault, tenant_id, asked.job_id).over(values, old)
+            return decide.revise(job, runs, spec, self._zone_data, by)
+
+        accepted = await self._command(asked, verb)
+        done = self._defined(accepted.job, accepted, created=False)
+        done.reply.in_flight = outlook.in_flight(accepted.runs)
+        return done
+
+    async def cancel(self, asked: Asked, reason: str) -> Done:
+        """Cancel a job for ever; a repeat is answered as the first was."""
+        accepted = await self._command(asked, decide.cancel, reason)
+        job = accepted.job
+        assert isinstance(job, s.Cancelled)
+        at = msgspec.structs.replace(accepted, at=job.at, version=job.facts.version)
+        answer = self._reply(job, at)
+        answer.in_flight = [text(RUN, run) for run in job.in_flight]
+        return Done(answer)
+
+    async def pause(self, asked: Asked, reason: str) -> Done:
+        """Pause a job; attempts in flight go on."""
+        accepted = await self._command(asked, decide.pause, reason)
+        if accepted.replayed:
+            return await self._replay(accepted)
+        answer = self._reply(accepted.job, accepted)
+        answer.in_flight = outlook.in_flight(accepted.runs)
+        return Done(answer)
+
+    async def resume(self, asked: Asked, reason: str) -> Done:
+        """Resume a job."""
+        accepted = await self._command(asked, decide.resume, reason)
+        if accepted.replayed:
+            return await self._replay(accepted)
+        return Done(self._reply(accepted.job, accepted))
+
+    async def trigger(self, asked: Asked, reason: str, *, allow_overlap: bool) -> Done:
+        """Ask for a run now, beside the schedule."""
+        command = asked.command
+        salt = command.command_id if command else self._new_id(16)
+
+        def verb(
+            job: s.JobState | None, runs: tuple[OpenRun, ...], by: decide.By
+        ) -> decide.Outcome:
+            return decide.trigger(job, runs, salt, by, allow_overlap=allow_overlap)
+
+        accepted = await self._command(asked, verb, reason)
+        if accepted.replayed:
+            return await self._replay(accepted)
+        answer = self._reply(accepted.job, accepted)
+        facts = accepted.job.facts
+        answer.run_id = text(RUN, run_id(facts.job_id, facts.life, accepted.at, MANUAL, salt))
+        return Done(answer)
+
+    async def _command(
+        self, asked: Asked, verb: Verb, reason: str = "", *, mine: bool = True
+    ) -> Accepted:
+        """Run `verb` under the lock, for the job's tenant only and at the version asked for."""
+        command = asked.command
+        tenant_id, wanted = asked.caller.tenant_id, asked.if_version
+        failed: list[Exception] = []
+
+        def under_lock(
+            job: s.JobState | None, runs: tuple[OpenRun, ...], at: int
+        ) -> decide.Outcome:
+            if (mine and job is None) or (job is not None and job.facts.tenant_id != tenant_id):
+                return _ABSENT
+            if wanted and job is not None and job.facts.version != wanted:
+                return Rejected("precondition", f"the job is at version {job.facts.version}")
+            try:
+                return verb(job, runs, decide.By(at, asked.caller.kid, reason, command))
+            except (Problem, KeyGone, Unavailable) as error:
+                # Nothing is raised through the log: its transaction ends as for any refusal.
+                failed.append(error)
+                return Rejected("invalid", str(error))
+
+        identity, digest = (command.command_id, command.body_hash) if command else (b"", b"")
+        outcome = await self._log.command(asked.job_id, identity, digest, under_lock)
+        if failed and isinstance(outcome, Rejected):
+            raise _told(failed[-1])
+        return _accepted(outcome)
+
+    # ------------------------------------------------------------ answers
+
+    def _reply(self, job: s.JobState, accepted: Accepted) -> JobReply:
+        answer = reply(job, accepted.version, accepted.at)
+        facts = job.facts
+        shard = shard_of(facts.job_id, self._log.shards)
+        answer.position = position_token(self._positions, facts.tenant_id, shard, accepted.position)
+        return answer
+
+    async def _replay(self, accepted: Accepted) -> Done:
+        """Answer a repeated command as the first time: from the stream up to its version."""
+        job_id = accepted.job.facts.job_id
+        job, last = await self._as_of(job_id, accepted.version)
+        match last:
+            case e.Defined():
+                return self._defined(job, accepted)
+            case e.Paused():
+                answer = self._reply(job, accepted)
+                answer.in_flight = await self._in_flight_then(job_id, last)
+                return Done(answer)
+            case e.RunRequested():
+                answer = self._reply(job, accepted)
+                answer.run_id = text(RUN, last.run_id)
+                return Done(answer)
+            case e.Revised():
+                return self._defined(job, accepted, created=False)
+            case _:
+                return Done(self._reply(job, accepted))
+
+    async def _as_of(self, job_id: bytes, version: int) -> tuple[s.JobState, e.JobEvent]:
+        job: s.JobState | None = None
+        last: e.JobEvent | None = None
+        seen = 0
+        while seen < version:
+            limit = min(EVENTS_PAGE, version - seen)
+            page = await self._log.events(job_id, job_id, seen, limit)
+            for event in page:
+                assert isinstance(event, e.Event), "a job's stream holds events of jobs"
+                job, last = s.evolve(job_id, job, event), event
+            seen += len(page)
+            assert page, "a job's stream is kept whole"
+        assert job is not None
+        assert last is not None
+        return job, last
+
+    async def _in_flight_then(self, job_id: bytes, paused: e.Paused) -> list[str]:
+        """Return the runs that were in flight when the job was paused: not withdrawn, not over."""
+        found = []
+        for run in paused.runs:
+            events = await self._log.events(job_id, run, 0, EVENTS_PAGE)
+            before = [event for event in events if getattr(event, "at", 0) <= paused.at]
+            if before and isinstance(before[-1], re.Leased | re.Accepted | re.Extended):
+                found.append(text(RUN, run))
+        return found
+
+    def _sealed(self, seal: Callable[[], e.JobSpec]) -> e.JobSpec:
+        try:
+            return seal()
+        except KeyGone as gone:
+            raise _told(gone) from gone
+
+
+def _told(error: Exception) -> Exception:
+    if isinstance(error, KeyGone):
+        return Problem("forbidden", "the key that this tenant's data is sealed with is destroyed")
+    return error
+
+
+def _accepted(outcome: Accepted | BodyDiffers | Rejected) -> Accepted:
+    if isinstance(outcome, Accepted):
+        return outcome
+    if isinstance(outcome, BodyDiffers):
+        reason = Refused("@Idempotency-Key", "use a new key for a new request")
+        raise Problem("body_differs", "this key came with another request before", (reason,))
+    if outcome.code == "past":
+        raise invalid((Refused("/run_at", outcome.detail),))
+    errors = (Refused("@If-Match", outcome.detail),) if outcome.code == "precondition" else ()
+    raise Problem(outcome.code, outcome.detail, errors)

@@ -1,0 +1,79 @@
+"""What is next for a job: status, next occurrence and the ones after, as shown to its owner.
+
+A command's answer goes by the job's state alone, so that a repeat of the command can be given the
+same answer for ever; a query goes by the job's open runs too.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import islice
+from typing import Final
+
+from domain import chain
+from domain.ids import RUN, text
+from domain.instant import rfc3339
+from domain.job import state as s
+from domain.run import state as rs
+from domain.schedule.schedule import OneTime, ScheduleSpec, plan
+
+SHOWN: Final = 5
+"""Occurrences listed."""
+_KEPT: Final = 4_096
+
+
+def status(job: s.JobState, runs: tuple[rs.OpenRun, ...]) -> str:
+    """Return active, paused, finished or cancelled."""
+    return s.STATUS_NAMES[type(chain.effective(job, runs))]
+
+
+def next_link(job: s.JobState, at: int) -> chain.Link | None:
+    """Return the next occurrence that follows from the job's state alone, None for none."""
+    if not isinstance(job, s.Active):
+        return None
+    facts = job.facts
+    schedule = facts.spec.schedule
+    slots = chain.Chain(facts.job_id, facts.spec)
+    if isinstance(schedule, OneTime):
+        run_at = schedule.run_at
+        if facts.cursor >= run_at:
+            return None
+        return chain.Link(run_at, max(slots.due(run_at), at))
+    found = slots.first_after(max(facts.cursor, at))
+    return found if isinstance(found, chain.Link) else None
+
+
+def next_open(job: s.JobState, runs: tuple[rs.OpenRun, ...], at: int) -> chain.Link | None:
+    """Return the next occurrence: the one that is planned, or what will follow those in flight."""
+    if not isinstance(job, s.Active):
+        return None
+    mine = [r.facts for r in runs if r.facts.is_link and r.facts.life == job.facts.life]
+    waiting = [facts for facts in mine if not facts.begun]
+    if waiting:
+        first = min(waiting, key=lambda facts: facts.nominal)
+        return chain.Link(first.nominal, first.due_at)
+    if job.facts.spec.is_one_time:
+        return None
+    cursor = max(chain.cursor_of(job, runs), at)
+    found = chain.Chain(job.facts.job_id, job.facts.spec).first_after(cursor)
+    return found if isinstance(found, chain.Link) else None
+
+
+@lru_cache(_KEPT)
+def following(schedule: ScheduleSpec, first: int) -> tuple[str, ...]:
+    """Return up to SHOWN occurrences from `first` on (nominal, ms), as text."""
+    return tuple(map(rfc3339, islice(_slots(schedule, first), SHOWN)))
+
+
+def _slots(schedule: ScheduleSpec, first: int) -> Iterator[int]:
+    slot: int | None = first
+    slots = plan(schedule)
+    while slot is not None:
+        yield slot
+        slot = slots.next_after(slot)
+
+
+def in_flight(runs: tuple[rs.OpenRun, ...]) -> list[str]:
+    """Return the ids of the runs that one process or target works on now."""
+    return [
+        text(RUN, run.facts.run_id) for run in runs if isinstance(run, rs.InFlight | rs.Awaiting)
+    ]

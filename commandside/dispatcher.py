@@ -16,6 +16,7 @@ and unreported, or by the heap's limit.
 from collections.abc import Callable
 from typing import Final
 
+from commandside.fault_points import OFFSET_COMMITTED, SETTLED_NOT_COMMITTED
 from commandside.flights import DispatcherPorts, Flights
 from commandside.leasing import Leasing
 from commandside.ports import (
@@ -65,6 +66,7 @@ class Dispatcher:
         self._offsets = Offsets()
         self._paused = False
         self._draining = False
+        self._first = 0
         leasing, reporting = self._leasing, self._reporting
         self._at_once: tuple[Callable[[Stripe, Tick], bool], ...] = (
             self._flights.ask_specs,
@@ -89,6 +91,11 @@ class Dispatcher:
         """How many attempts are leased and not reported yet."""
         return self._flights.unreported
 
+    @property
+    def held(self) -> int:
+        """How many entries wait, for their instant or for their lease."""
+        return len(self._flights.heap) + sum(len(s.ready) for s in self._flights.stripes)
+
     def start(self, tick: Tick) -> None:
         """Start the session; nothing is leased before the log has it."""
         self._flights.session.keep(tick)
@@ -105,17 +112,16 @@ class Dispatcher:
 
     def drain(self, tick: Tick) -> bool:
         """Take nothing new, let calls end, report everything, end the session; True when done."""
-        if not self._draining:
-            self._draining = True
-            self._flights.closed = True
-            self._reporting.hurry = True
-            # Their offsets are not committed: they are delivered again, to someone else.
-            for stripe in self._flights.stripes:
-                stripe.ready.clear()
-                stripe.undecided.clear()
-                stripe.decided.clear()
-                stripe.defers.clear()
+        self._draining = True
+        self._flights.closed = True
+        self._reporting.hurry = True
         self._listen(tick)
+        # Their offsets are not committed: they are delivered again, to someone else.
+        for stripe in self._flights.stripes:
+            stripe.ready.clear()
+            stripe.undecided.clear()
+            stripe.decided.clear()
+            stripe.defers.clear()
         self._flights.abandon_unsent(tick)
         self._speak(tick)
         self._commit()
@@ -195,11 +201,12 @@ class Dispatcher:
         revoked = queue.revoked()
         if revoked:
             self._forget(revoked)
-        full = len(heap) > self._heap_max
-        if full != self._paused and (full or len(heap) < self._heap_max * 3 // 4):
+        held = self.held
+        full = held > self._heap_max
+        if full != self._paused and (full or held < self._heap_max * 3 // 4):
             queue.pause(paused=full)
             self._paused = full
-        if len(heap) > 2 * self._heap_max:
+        if held > 2 * self._heap_max:
             return
         for delivery in queue.take(TAKE_MAX):
             stripe = stripe_of(delivery.chunk.shard, self._log.stripes)
@@ -229,8 +236,10 @@ class Dispatcher:
     # ---------------------------------------------------------------- what goes out
 
     def _speak(self, tick: Tick) -> None:
-        """Give each idle stripe its next request; the kinds take turns, so that none starves."""
-        for stripe in self._flights.stripes:
+        """Give each idle stripe its next request; stripes and kinds take turns, so none starves."""
+        stripes = self._flights.stripes
+        self._first = (self._first + 1) % len(stripes)
+        for stripe in (*stripes[self._first :], *stripes[: self._first]):
             if (
                 stripe.sent is not None
                 or tick.mono_us < stripe.resting_until_us
@@ -249,9 +258,9 @@ class Dispatcher:
     def _commit(self) -> None:
         finished = self._offsets.finished()
         if finished:
-            self._ports.faults.hit("before_offset_commit")
+            self._ports.faults.hit(SETTLED_NOT_COMMITTED)
             self._queue.done(finished)
-            self._ports.faults.hit("after_offset_commit")
+            self._ports.faults.hit(OFFSET_COMMITTED)
 
     def _rest_us(self, tick: Tick) -> int:
         """Return the time to the next thing that only the clock brings; replies wake the loop."""
@@ -259,6 +268,9 @@ class Dispatcher:
         due = self._flights.heap.next_due()
         if due is not None:
             rest = min(rest, (due + AIM_MS - tick.at) * 1_000)
+        last_call = self._flights.last_call_us()
+        if last_call is not None:
+            rest = min(rest, last_call - tick.mono_us)
         for stripe in self._flights.stripes:
             if stripe.sent is None:
                 rest = min(rest, self._stripe_rest_us(stripe, tick))

@@ -1,12 +1,13 @@
 """Attempts that this process has leased and not reported yet: their calls, number and end."""
 
-from collections.abc import Sequence
+from collections import deque
 from typing import Final
 
 import msgspec
 
 from commandside.calls import Calls
 from commandside.deliverer_port import Call, Deliverer
+from commandside.fault_points import CALLED
 from commandside.ports import (
     BATCH_MAX,
     FaultPoint,
@@ -33,6 +34,11 @@ from domain.run.decide import SEND_DEADLINE_MS
 
 HINT_MS: Final = 2 * SECOND
 """What is planned to be due within this goes straight into the own heap; the scan is the floor."""
+AHEAD_US: Final = 250_000
+"""Calls that will be started within this are leased already: a quarter of the send deadline."""
+
+_Waiting = tuple[Flight, JobSpec, int]
+"""A leased attempt that waits for room, the spec of its body, and the instant not to send after."""
 
 
 class DispatcherPorts(msgspec.Struct, frozen=True):
@@ -64,13 +70,20 @@ class Flights:
         self.bound = 2 * BATCH_MAX * ports.log.stripes
         self.stripes = [Stripe(index) for index in range(ports.log.stripes)]
         self._calls = Calls(ports.vault, ports.sign)
+        self._waiting: deque[_Waiting] = deque()
         self._called: dict[int, Flight] = {}
         self._token = 0
+        self._landed = self._landed_before = 0
+        self._window_us = 0
 
     def room(self) -> int:
-        """Return how many more attempts may be leased now and called at once."""
-        free = min(self.bound - self.unreported, self.deliverer.room)
-        return free - self.reserved
+        """Return how many more attempts may be leased now: their calls must start in a second.
+
+        Beside those that the deliverer takes at once, as many as it has lately ended in AHEAD_US:
+        so batches are full where targets are quick, and no lease waits where they are not.
+        """
+        callable_now = self.deliverer.room + self._landed_before - len(self._waiting)
+        return min(self.bound - self.unreported, callable_now) - self.reserved
 
     def submit(self, stripe: Stripe, request: LogRequest, sent: Sent) -> None:
         """Send a stripe's request and note what it was made of."""
@@ -96,13 +109,15 @@ class Flights:
         if self.closed or sent.session != self.session.id or tick.mono_us >= not_after_us:
             self._abandon(stripe, leased, tick)
             return
-        plain: list[tuple[Flight, JobSpec]] = []
         for flight in leased:
+            pinned = flight.pinned
             if flight.run.facts.payload_version == flight.job.facts.payload_version:
-                plain.append((flight, flight.job.facts.spec))
-            else:
+                pinned = flight.job.facts.spec
+            if pinned is None:
                 stripe.unspecified.append((flight, not_after_us))
-        self._call(stripe, plain, not_after_us, tick)
+            else:
+                self._waiting.append((flight, pinned, not_after_us))
+        self._call(tick)
 
     def ask_specs(self, stripe: Stripe, tick: Tick) -> bool:
         """Ask for the specs whose body and key begun runs carry."""
@@ -130,20 +145,25 @@ class Flights:
             for f in sent.flights
         ]
         self._abandon(stripe, [f for f, spec in found if spec is None], tick)
-        self._call(stripe, [(f, s) for f, s in found if s is not None], sent.mono_us, tick)
+        self._waiting.extend((f, spec, sent.mono_us) for f, spec in found if spec is not None)
+        self._call(tick)
 
-    def _call(
-        self,
-        stripe: Stripe,
-        flights: Sequence[tuple[Flight, JobSpec]],
-        not_after_us: int,
-        tick: Tick,
-    ) -> None:
+    def last_call_us(self) -> int | None:
+        """Return until when the longest waiting call may be started, if any waits."""
+        return self._waiting[0][2] if self._waiting else None
+
+    def _call(self, tick: Tick) -> None:
+        """Call what waits, as far as there is room; give up what has waited too long."""
         room = self.deliverer.room
-        self._abandon(stripe, [flight for flight, _ in flights[room:]], tick)
         calls: list[Call] = []
         late: list[int] = []
-        for flight, pinned in flights[:room]:
+        waiting = self._waiting
+        while waiting and (len(calls) < room or tick.mono_us >= waiting[0][2]):
+            flight, pinned, not_after_us = waiting.popleft()
+            stripe = self.stripes[flight.stripe]
+            if tick.mono_us >= not_after_us:
+                self._abandon(stripe, [flight], tick)
+                continue
             self._token += 1
             facts = flight.run.facts
             flight.sent_at = tick.at
@@ -165,17 +185,19 @@ class Flights:
             if facts.attempt == 1:
                 late.append(tick.at - facts.due_at)
         if calls:
-            self.ports.faults.hit("before_send")
             self.deliverer.submit(calls)
-            self.ports.faults.hit("after_send")
+            self.ports.faults.hit(CALLED)
             self.ports.telemetry.count("calls", len(calls))
             self.ports.telemetry.observe("lateness_ms", late)
 
     def land(self, tick: Tick) -> None:
-        """Take the answers that have come."""
+        """Take the answers that have come, and call what waits for the room they leave."""
         answers = self.deliverer.poll()
-        if not answers:
-            return
+        if tick.mono_us >= self._window_us + AHEAD_US:
+            idle = tick.mono_us >= self._window_us + 2 * AHEAD_US
+            self._landed_before = 0 if idle else self._landed
+            self._landed, self._window_us = 0, tick.mono_us
+        self._landed += len(answers)
         landed: list[list[Flight]] = [[] for _ in self.stripes]
         for answer in answers:
             flight = self._called.pop(answer.token)
@@ -184,6 +206,7 @@ class Flights:
         for stripe, flights in zip(self.stripes, landed, strict=True):
             if flights:
                 stripe.add_reports(flights, tick.mono_us)
+        self._call(tick)
 
     def _abandon(self, stripe: Stripe, flights: list[Flight], tick: Tick) -> None:
         """Report leases that will not be called any more: `answer` stays None."""
@@ -203,6 +226,9 @@ class Flights:
         for stripe in self.stripes:
             waiting, stripe.unspecified = stripe.unspecified, []
             self._abandon(stripe, [flight for flight, _ in waiting], tick)
+        while self._waiting:
+            flight = self._waiting.popleft()[0]
+            self._abandon(self.stripes[flight.stripe], [flight], tick)
 
     def finish(self, flight: Flight) -> None:
         """Be done with an attempt: its report is in the log, or has nothing to say any more."""

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from commandside.fault_points import LEASE_SENT, LEASED_NOT_CALLED
 from commandside.flights import Flights
 from commandside.ports import (
     BATCH_MAX,
@@ -30,8 +31,6 @@ from domain.run.decide import Grant, first_lease
 LEASE_EXPIRY_MS: Final = 2 * SECOND
 """A lease that commits later could not be used: its send deadline is a second."""
 APPEND_EXPIRY_MS: Final = 5 * SECOND
-DOUBT_MS: Final = 500
-"""Read back this long after the expiry: clocks differ by no more (P22)."""
 TRIES_MAX: Final = 5
 """Decisions refused in a row before an entry is left to the audit loop."""
 NONCE_BYTES: Final = 8
@@ -70,6 +69,7 @@ class Leasing:
             "lease", tick.mono_us, expires_at, session, nonce, entries, reserved=len(entries)
         )
         flights.submit(stripe, Lease(session, nonce, wants, expires_at), sent)
+        flights.ports.faults.hit(LEASE_SENT)
         return True
 
     def _is_wanted(self, entry: Entry) -> bool:
@@ -84,14 +84,15 @@ class Leasing:
         flights = self._flights
         if reply.session_ended:
             stripe.add_ready(sent.entries, tick.mono_us)
-            if sent.session == flights.session.id:
-                flights.session.restart()
+            flights.session.doubt(sent.session)
             return
         entries = {entry[1]: entry for entry in sent.entries}
         leased: list[Flight] = []
         for granted in reply.granted:
             flights.settle(entries.pop(granted.run.facts.run_id))
-            leased.append(Flight(granted.run, granted.job, stripe.index, alone=granted.alone))
+            flight = Flight(granted.run, granted.job, stripe.index, alone=granted.alone)
+            flight.pinned = granted.pinned
+            leased.append(flight)
         for run_id, wait_ms in reply.early:
             flights.heap.again(entries.pop(run_id), reply.at + wait_ms)
         for run_id in reply.decide:
@@ -106,7 +107,7 @@ class Leasing:
         self._count("leases_early", len(reply.early))
         self._count("leases_to_decide", len(reply.decide))
         if leased:
-            flights.ports.faults.hit("after_lease")
+            flights.ports.faults.hit(LEASED_NOT_CALLED)
             flights.depart(stripe, leased, sent, tick)
 
     # ---------------------------------------------------------------- leases that take a thought
@@ -176,12 +177,16 @@ class Leasing:
             "decided", tick.mono_us, expires_at, session, undecided=batch, reserved=len(batch)
         )
         flights.submit(stripe, Append(decisions, expires_at, session), sent)
+        flights.ports.faults.hit(LEASE_SENT)
         return True
 
     def on_append(self, stripe: Stripe, sent: Sent, reply: AppendReply, tick: Tick) -> None:
         """Call what the decisions leased; decide again what was refused."""
         flights = self._flights
         refused = set(reply.refused)
+        if len(refused) == len(sent.undecided):
+            # Each for a reason of its own, or all because the session has too little left.
+            flights.session.doubt(sent.session)
         leased: list[Flight] = []
         for index, item in enumerate(sent.undecided):
             if reply.expired or index in refused:
@@ -193,7 +198,7 @@ class Leasing:
             flights.hint(stripe, item.decision, reply.at)
         self._count("leases_decided", len(sent.undecided) - len(refused))
         if leased:
-            flights.ports.faults.hit("after_lease")
+            flights.ports.faults.hit(LEASED_NOT_CALLED)
             flights.depart(stripe, leased, sent, tick)
 
     def _refused(self, stripe: Stripe, item: Undecided) -> None:
@@ -225,12 +230,12 @@ class Leasing:
 
     def doubt(self, stripe: Stripe, sent: Sent) -> None:
         """Leases whose commit is unknown: nothing else happens to them until they are read back."""
-        after = sent.expires_at + DOUBT_MS
+        expires_at = sent.expires_at
         if sent.kind == "lease":
             wants = [
                 Want(run_id, version, job_id) for _, run_id, job_id, version, _ in sent.entries
             ]
-            stripe.doubts.append(Doubt(sent.nonce, wants, sent.entries, after))
+            stripe.doubts.append(Doubt(sent.nonce, wants, sent.entries, expires_at))
             return
         by_nonce: dict[bytes, list[Undecided]] = {}
         for item in sent.undecided:
@@ -241,7 +246,8 @@ class Leasing:
                 for item in items
                 for run in _grants(item.decision)
             ]
-            stripe.doubts.append(Doubt(nonce, wants, [item.entry for item in items], after))
+            entries = [item.entry for item in items]
+            stripe.doubts.append(Doubt(nonce, wants, entries, expires_at))
 
     def read_back(self, stripe: Stripe, tick: Tick) -> bool:
         """Read back the leases of an unknown commit, once it can no longer happen."""
@@ -249,9 +255,8 @@ class Leasing:
         if doubt is None:
             return False
         stripe.doubts.remove(doubt)
-        self._flights.submit(
-            stripe, ReadBack(doubt.nonce, doubt.wants), Sent("read_back", 0, doubt=doubt)
-        )
+        request = ReadBack(doubt.nonce, doubt.wants, doubt.expires_at)
+        self._flights.submit(stripe, request, Sent("read_back", 0, doubt=doubt))
         return True
 
     def on_read_back(self, stripe: Stripe, sent: Sent, reply: ReadBackReply, tick: Tick) -> None:

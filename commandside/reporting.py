@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from commandside.fault_points import ANSWERED_NOT_REPORTED, REPORT_SENT, REPORTED
 from commandside.flights import Flights
 from commandside.leasing import APPEND_EXPIRY_MS, TRIES_MAX
 from commandside.ports import BATCH_MAX, Append, AppendReply, Read, ReadReply, Tick
@@ -30,10 +31,11 @@ class Reporting:
         items, decisions = self._decide(stripe, tick)
         if not items:
             return False
-        self._flights.ports.faults.hit("before_report")
+        self._flights.ports.faults.hit(ANSWERED_NOT_REPORTED)
         expires_at = tick.at + APPEND_EXPIRY_MS
         sent = Sent("report", tick.mono_us, expires_at, flights=items, decisions=decisions)
         self._flights.submit(stripe, Append(decisions, expires_at), sent)
+        self._flights.ports.faults.hit(REPORT_SENT)
         return True
 
     def _decide(self, stripe: Stripe, tick: Tick) -> tuple[list[Flight], list[Decision]]:
@@ -74,6 +76,7 @@ class Reporting:
             self._count("appends_expired")
             stripe.add_reports(sent.flights, tick.mono_us)
             return
+        flights.ports.faults.hit(REPORTED)
         refused = set(reply.refused)
         for index, flight in enumerate(sent.flights):
             if index in refused:
@@ -83,7 +86,6 @@ class Reporting:
             flights.finish(flight)
         self._count("reports", len(sent.flights) - len(refused))
         self._count("reports_refused", len(refused))
-        flights.ports.faults.hit("after_report")
 
     def _refused(self, stripe: Stripe, flight: Flight) -> None:
         flight.tries += 1

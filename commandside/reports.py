@@ -5,6 +5,7 @@ from domain import chain
 from domain.envelope import Decision
 from domain.job import decide as job_decide
 from domain.job import state as js
+from domain.job.events import JobSpec
 from domain.retry import classify, retry_after_ms
 from domain.run import events as re
 from domain.run import state as rs
@@ -39,7 +40,18 @@ def result_of(answer: Answer, job: js.JobState, sent_at: int, at: int) -> Result
 class Flight:
     """An attempt that is leased by this process and not reported yet."""
 
-    __slots__ = ("alone", "answer", "beside", "fence", "job", "run", "sent_at", "stripe", "tries")
+    __slots__ = (
+        "alone",
+        "answer",
+        "beside",
+        "fence",
+        "job",
+        "pinned",
+        "run",
+        "sent_at",
+        "stripe",
+        "tries",
+    )
 
     def __init__(self, run: rs.InFlight, job: js.JobState, stripe: int, *, alone: bool) -> None:
         self.run: rs.OpenRun = run
@@ -49,6 +61,8 @@ class Flight:
         self.fence = run.facts.fence
         self.answer: Answer | None = None
         """None: never sent."""
+        self.pinned: JobSpec | None = None
+        """The spec of the run's body and key, where that is known not to be the job's current."""
         self.sent_at = 0
         self.tries = 0
         self.beside: tuple[rs.OpenRun, ...] | None = None

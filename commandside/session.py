@@ -62,6 +62,15 @@ class Session:
         self._ending = True
         self._send(End(self.id), tick)
 
+    def doubt(self, session: bytes) -> None:
+        """Ask before anything else is leased: the log refused a lease for want of session.
+
+        One that has merely expired is renewed and goes on: its attempts in flight hang on it.
+        """
+        if session == self.id:
+            self._trusted_until_us = 0
+            self._next_us = 0
+
     def restart(self) -> None:
         """Take a new id: this session was found ended."""
         self._telemetry.count("sessions_ended")

@@ -37,13 +37,22 @@ class Undecided:
         self.session = b""
 
 
+DOUBT_MS: Final = 500
+"""Read back this long after the expiry: clocks differ by no more (P22)."""
+
+
 class Doubt(msgspec.Struct, gc=False):
-    """Leases whose commit is unknown; `after` is when it cannot happen any more (ms)."""
+    """Leases whose commit is unknown; it cannot happen any more when `expires_at` has passed."""
 
     nonce: bytes
     wants: list[Want]
     entries: list[Entry]
-    after: int
+    expires_at: int
+
+    @property
+    def after(self) -> int:
+        """When to read back, ms of the database clock as it is estimated here."""
+        return self.expires_at + DOUBT_MS
 
 
 class Sent(msgspec.Struct, gc=False):

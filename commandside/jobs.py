@@ -101,15 +101,20 @@ class Jobs:
 
     # ------------------------------------------------------------ define
 
-    async def define(
+    async def define(  # noqa: PLR0913 - what a definition comes with
         self,
         caller: Caller,
         body: Mapping[str, Any],
         payload: bytes | None,
         raw: bytes,
         idempotency_key: str = "",
+        *,
+        brief: bool = False,
     ) -> Done:
-        """Define a job, or revise the one that has this `key`. `raw` are the bytes as sent."""
+        """Define a job, or revise the one that has this `key`. `raw` are the bytes as sent.
+
+        A `brief` answer does not list the next occurrences, but for the first.
+        """
         at = self._now()
         asked = Asked(caller, b"", "define", raw, idempotency_key)
         command = asked.command
@@ -135,7 +140,7 @@ class Jobs:
         accepted = _accepted(outcome)
         if accepted.replayed:
             return await self._replay(accepted)
-        return self._defined(accepted.job, accepted)
+        return self._defined(accepted.job, accepted, brief=brief)
 
     async def _define_again(self, asked: Asked, new: decide.NewJob, values: dict[str, Any]) -> Done:
         """Give the job of this key, which exists, this spec, or its next life."""
@@ -198,8 +203,10 @@ class Jobs:
             return job_id_of_key(tenant_id, "request", idempotency_key)
         return self._new_id(16)
 
-    def _defined(self, job: s.JobState, accepted: Accepted, *, created: bool = True) -> Done:
-        answer = self._reply(job, accepted)
+    def _defined(
+        self, job: s.JobState, accepted: Accepted, *, created: bool = True, brief: bool = False
+    ) -> Done:
+        answer = self._reply(job, accepted, runs=not brief)
         answer.warnings = said_of(job.facts.spec.schedule, accepted.at)
         return Done(answer, created)
 
@@ -301,8 +308,8 @@ class Jobs:
 
     # ------------------------------------------------------------ answers
 
-    def _reply(self, job: s.JobState, accepted: Accepted) -> JobReply:
-        answer = reply(job, accepted.version, accepted.at)
+    def _reply(self, job: s.JobState, accepted: Accepted, *, runs: bool = True) -> JobReply:
+        answer = reply(job, accepted.version, accepted.at, runs=runs)
         facts = job.facts
         shard = shard_of(facts.job_id, self._log.shards)
         answer.position = position_token(self._positions, facts.tenant_id, shard, accepted.position)

@@ -7,13 +7,15 @@ not in the table is never an error of the role that used it: it is said once and
 `names_unlisted`.
 """
 
+import os
 import sys
+import time
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Final, TextIO
 
 import msgspec
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -24,6 +26,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from infra import clock
+from infra.embedded.processes import rss_bytes
 from infra.versions import program_versions
 
 PREFIX: Final = "tocsin_"
@@ -139,8 +142,14 @@ TABLE: Final[tuple[Name, ...]] = (
     # The process itself.
     *_of(
         "counter",
+        process_cpu_ms="processor time of this process, ms",
         engine_unavailable="times an engine could not be reached",
         names_unlisted="figures counted under a name that this table does not have",
+    ),
+    *_of(
+        "gauge",
+        process_resident_bytes="memory of this process",
+        process_started_at="when this process began to count, ms since the epoch",
     ),
 )
 """Every figure and alarm of every role; `docs/telemetry.md` is written from it."""
@@ -180,9 +189,9 @@ class Telemetry(Collector):
         self._views: dict[str, dict[str, int]] = {n.name: {} for n in TABLE if n.kind == "view"}
         self._said_us: dict[str, int] = {}
         self._unlisted: set[str] = set()
+        self.gauge("process_started_at", clock.wall_ms())
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
-        ProcessCollector(registry=self.registry)
 
     def count(self, name: str, by: int = 1) -> None:
         """Add to a counter."""
@@ -242,6 +251,8 @@ class Telemetry(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield every family of the table, and which program this is."""
+        self._counters["process_cpu_ms"] = time.process_time_ns() // 1_000_000
+        self._gauges["process_resident_bytes"] = rss_bytes(os.getpid())
         labels, here = ["role"], [self.role]
         info = InfoMetricFamily(f"{PREFIX}build", "versions of the program", labels=labels)
         info.add_metric(here, program_versions())

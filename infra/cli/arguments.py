@@ -1,0 +1,78 @@
+"""What can be typed. Everything else is a setting; the flags here are those that people type."""
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+from domain.tenant import SCOPES
+
+ROLES: Final = {
+    "api": "serve commands",
+    "query": "serve queries",
+    "scheduler": "hand due work to the broker; runs the audit of its shards too",
+    "dispatcher": "lease, call targets, report",
+    "projector": "keep job board and run history up to the log",
+    "auditor": "look after leases and hand-offs of all shards",
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole console."""
+    top = argparse.ArgumentParser(
+        prog="tocsin", description="A distributed job scheduler: durable intentions fire on time."
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _up(_command(commands, "up", "run everything on this machine, with embedded engines"))
+    for role, says in ROLES.items():
+        command = _command(commands, role, says)
+        if role in {"api", "query"}:
+            command.add_argument("--port", type=int, help="port of the listener; 0: chosen")
+        command.add_argument("--ops-port", type=int, help="port of /readyz and the like; 0: chosen")
+    _command(commands, "migrate", "bring the schema of Postgres forward")
+    _keys(_command(commands, "keys", "make API keys"))
+    doctor = _command(commands, "doctor", "check engines and settings; say how to put them right")
+    doctor.add_argument("--settings", action="store_true", help="list every setting and its value")
+    bench = commands.add_parser(
+        "bench", help="measure: rates, lateness, CPU per fire", add_help=False
+    )
+    bench.add_argument("words", nargs=argparse.REMAINDER)
+    return top
+
+
+def _command(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, says: str
+) -> argparse.ArgumentParser:
+    command = commands.add_parser(name, help=says, description=says)
+    command.add_argument("--config", type=Path, metavar="FILE", help="instead of tocsin.toml")
+    command.add_argument("--data", metavar="DIR", help="folder of engines, keys and logs")
+    return command
+
+
+def _up(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--port", type=int, help="port of commands and queries; 0: all chosen")
+    command.add_argument("--ops-port", type=int, help="port of /readyz and the like; 0: chosen")
+    command.add_argument(
+        "--allow-target",
+        action="append",
+        metavar="CIDR",
+        help="addresses that jobs may call although they are private (repeatable)",
+    )
+    command.add_argument("--no-demo", action="store_true", help="no demo receiver and jobs")
+    command.add_argument(
+        "--ready-file",
+        type=Path,
+        metavar="FILE",
+        help="written when everything serves: addresses, key, pids and versions as JSON",
+    )
+
+
+def _keys(command: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", required=True, metavar="ACTION")
+    create = actions.add_parser("create", help="make a key, and its tenant; shown this once")
+    create.add_argument("--tenant", required=True, metavar="NAME", help="name of the tenant")
+    create.add_argument(
+        "--scopes",
+        default=",".join(SCOPES),
+        metavar="LIST",
+        help="what it may do, comma-separated (default: %(default)s)",
+    )

@@ -1,0 +1,92 @@
+"""What each command does with its words and the settings."""
+
+import argparse
+from collections.abc import Callable
+from typing import Any, Final
+
+from domain.tenant import SCOPES
+from infra.cli.arguments import ROLES
+from infra.settings import Settings, SettingsError, load
+from infra.up.running import attached
+
+
+def run(words: argparse.Namespace) -> int:
+    """Run the command that was typed; returns the exit status."""
+    if words.command == "bench":
+        return _bench(words.words)
+    settings = load(_overrides(words), file=words.config)
+    if words.command in ROLES:
+        return _role(words.command, settings)
+    return _COMMANDS[words.command](words, settings)
+
+
+def _overrides(words: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    given: dict[str, dict[str, Any]] = {}
+
+    def take(section: str, name: str, value: object) -> None:
+        if value is not None:
+            given.setdefault(section, {})[name] = value
+
+    take("data", "dir", words.data)
+    port = getattr(words, "port", None)
+    take("api", "query_port" if words.command == "query" else "port", port)
+    take("api", "ops_port", getattr(words, "ops_port", None))
+    if words.command == "up":
+        take("targets", "allow", words.allow_target)
+        take("up", "demo", False if words.no_demo else None)
+        if port == 0 and words.ops_port is None:
+            take("api", "ops_port", 0)
+    return given
+
+
+def _role(role: str, settings: Settings) -> int:
+    from infra import bootstrap
+
+    return bootstrap.run(role, attached(settings))
+
+
+def _up(words: argparse.Namespace, settings: Settings) -> int:
+    from infra.up.program import up
+
+    return up(settings, words.ready_file)
+
+
+def _migrate(_words: argparse.Namespace, settings: Settings) -> int:
+    from infra.up.schema import bring_forward
+
+    applied = bring_forward(attached(settings))
+    print("\n".join(f"applied {name}" for name in applied) or "nothing to do")
+    return 0
+
+
+def _keys(words: argparse.Namespace, settings: Settings) -> int:
+    from infra.up.schema import create_key
+
+    scopes = tuple(word.strip() for word in words.scopes.split(",") if word.strip())
+    unknown = [word for word in scopes if word not in SCOPES]
+    if unknown or not scopes:
+        raise SettingsError(
+            f"--scopes {words.scopes!r} cannot be used: choose from {', '.join(SCOPES)}"
+        )
+    print(create_key(attached(settings), words.tenant, scopes))
+    return 0
+
+
+def _doctor(words: argparse.Namespace, settings: Settings) -> int:
+    from infra import doctor
+
+    return doctor.list_settings(settings) if words.settings else doctor.examine(settings)
+
+
+def _bench(words: list[str]) -> int:
+    from bench.program import main
+
+    return main(words)
+
+
+_COMMANDS: Final[dict[str, Callable[[argparse.Namespace, Settings], int]]] = {
+    "up": _up,
+    "migrate": _migrate,
+    "keys": _keys,
+    "doctor": _doctor,
+}

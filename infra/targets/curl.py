@@ -15,6 +15,7 @@ must hold, and by what:
 """
 
 import select
+import socket
 import ssl
 import time
 from collections.abc import Callable, Sequence
@@ -31,7 +32,8 @@ from infra.targets.resolver import Found, Resolver
 CONCURRENCY: Final = 128
 WAIT_MS_MAX: Final = 1_000
 
-_OURS: Final = [b"Expect:", b"Content-Type:", b"Accept-Encoding: identity"]
+# A name without a value keeps libcurl from sending a line of its own.
+_OURS: Final = [b"Accept-Encoding: identity", b"Accept:", b"Content-Type:", b"Expect:"]
 _ERRORS: Final = {
     pycurl.E_COULDNT_RESOLVE_HOST: "dns",
     pycurl.E_COULDNT_CONNECT: "connect",
@@ -86,6 +88,9 @@ class CurlDeliverer:
         self._done: list[Answer] = []
         self._in_flight = 0
         self._active = 0
+        # What ended during `submit` must wake an owner that sleeps on sockets.
+        self._always, waker = socket.socketpair()
+        waker.close()
 
     @property
     def in_flight(self) -> int:
@@ -116,9 +121,8 @@ class CurlDeliverer:
                     self._resolving.setdefault(call.host, []).append((call, now_us))
                 else:
                     self._start_named(call, found, now_us)
-        if self._active:
-            # Else the first byte waits until the owner has slept.
-            self._multi.perform()
+        # Else the first byte waits until the owner has slept.
+        self._advance()
 
     def poll(self) -> list[Answer]:
         """Move everything on that can move, and return what ended."""
@@ -126,13 +130,7 @@ class CurlDeliverer:
             for name, found in self._resolver.collect():
                 for call, submitted_us in self._resolving.pop(name, ()):
                     self._start_named(call, found, submitted_us)
-        if self._active:
-            self._multi.perform()
-            _, ended, failed = self._multi.info_read(self._concurrency)
-            for curl in ended:
-                self._end(self._exchanges[curl], 0)
-            for curl, code, _ in failed:
-                self._end(self._exchanges[curl], code)
+        self._advance()
         self._pools.sweep(self._monotonic_us(), self._free)
         answers, self._done = self._done, []
         self._in_flight -= len(answers)
@@ -140,11 +138,12 @@ class CurlDeliverer:
 
     def sockets(self) -> tuple[list[int], list[int]]:
         """Return the descriptors to wait for: readable, and writable."""
-        readable: list[int] = []
+        readable = [self._always.fileno()] if self._done else []
         writable: list[int] = []
         if self._active:
             # The exceptional ones are for protocols that are switched off.
-            readable, writable, _ = self._multi.fdset()
+            more, writable, _ = self._multi.fdset()
+            readable += more
         if self._resolving:
             readable.append(self._resolver.fileno())
         return readable, writable
@@ -174,6 +173,17 @@ class CurlDeliverer:
         self._exchanges.clear()
         self._free.clear()
         self._resolver.close()
+        self._always.close()
+
+    def _advance(self) -> None:
+        if not self._active:
+            return
+        self._multi.perform()
+        _, ended, failed = self._multi.info_read(self._concurrency)
+        for curl in ended:
+            self._end(self._exchanges[curl], 0)
+        for curl, code, _ in failed:
+            self._end(self._exchanges[curl], code)
 
     def _refuse(self, call: Call, error: str, elapsed_us: int) -> None:
         self._done.append(Answer(call.token, 0, error, sent=False, elapsed_us=elapsed_us))
@@ -191,6 +201,10 @@ class CurlDeliverer:
 
     def _start(self, call: Call, address: str, submitted_us: int, now_us: int) -> None:
         """Put the call on a handle, setting only what differs from its last use."""
+        # One list entry for all lines: libcurl copies and searches per entry, which is a sixth of
+        # a request's cost. It sends an entry as it is, so a line break here would forge a header.
+        block = b"\r\n".join(call.headers)
+        assert block.count(b"\n") == block.count(b"\r") == len(call.headers) - 1 or not block
         exchange = self._free.pop() if self._free else self._make()
         exchange.begin(call, submitted_us, now_us)
         exchange.address = address
@@ -203,10 +217,6 @@ class CurlDeliverer:
             exchange.connect_to = connect_to
             curl.setopt(pycurl.CONNECT_TO, [connect_to] if connect_to else [])
         set_method(exchange, call)
-        # One list entry for all lines: libcurl copies and searches per entry, which is a sixth of
-        # a request's cost. It sends an entry as it is, so a line break here would forge a header.
-        block = b"\r\n".join(call.headers)
-        assert block.count(b"\n") == block.count(b"\r") == len(call.headers) - 1 or not block
         curl.setopt(pycurl.HTTPHEADER, [*_OURS, block] if block else _OURS)
         spent_ms = (now_us - submitted_us) // 1000
         timeouts = (call.timeout_ms - spent_ms, CONNECT_TIMEOUT_MS - spent_ms)
@@ -233,6 +243,7 @@ class CurlDeliverer:
             (pycurl.MAXAGE_CONN, IDLE_S_MAX),
         ):
             curl.setopt(option, value)
+        curl.setopt(pycurl.USERAGENT, "")
         # An empty proxy switches the proxy variables of the environment off.
         curl.setopt(pycurl.PROXY, "")
         curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
@@ -253,6 +264,8 @@ class CurlDeliverer:
         self._active -= 1
         error = exchange.veto or ("" if code == 0 else _ERRORS.get(code, "bad_response"))
         status, lines = header_block(exchange.head)
+        if not status and not error:
+            error = "bad_response"
         if exchange.address and not exchange.requests and error in ("connect", "timeout"):
             self._book.shun(exchange.address, call.port, self._monotonic_us())
         headers, retry_after = kept_headers(lines)

@@ -1,5 +1,6 @@
 """One exchange with a target: what libcurl asks on the way, and what is kept of the answer."""
 
+import re
 import socket
 from collections.abc import Callable
 from typing import Final
@@ -20,7 +21,16 @@ KEPT_VALUE_BYTES: Final = 256
 # select() cannot hold descriptors from 1024 on; sockets are refused at the brink.
 DESCRIPTOR_MAX: Final = 1_000
 
+# libcurl reads HTTP/3.7 and a status of 2000 as well.
+_STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})\s")
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
+
+
+class _Lent(socket.socket):
+    """A socket that pycurl duplicates and drops: this one ends without a warning."""
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class Exchange:
@@ -59,7 +69,7 @@ class Exchange:
             self.veto = "blocked_address"
             return pycurl.SOCKET_BAD
         try:
-            made = socket.socket(family, kind, protocol)
+            made = _Lent(family, kind, protocol)
         except OSError:
             # Out of descriptors, or a family that this machine has not: a failed attempt.
             self.veto = "connect"
@@ -132,16 +142,18 @@ def set_method(exchange: Exchange, call: Call) -> None:
 
 
 def header_block(lines: list[bytes]) -> tuple[int, list[bytes]]:
-    """Return status and lines of the final header block, or 0 if it did not come whole."""
+    """Return status and lines of the final header block; 0 if it came not whole, or is broken."""
     first = 0
     for index, line in enumerate(lines):
         if line.startswith(b"HTTP/"):
             first = index
         elif line in (b"\r\n", b"\n"):
-            status = lines[first].split(None, 2)[1][:3]
-            if not status.startswith(b"1"):
+            status = _STATUS.match(lines[first])
+            if status is None:
+                return 0, []
+            if status[1] >= b"200":
                 # What follows are trailers.
-                return int(status), lines[first + 1 : index]
+                return int(status[1]), lines[first + 1 : index]
     return 0, []
 
 

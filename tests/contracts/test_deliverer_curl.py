@@ -1,0 +1,378 @@
+"""The deliverer over libcurl, against real sockets."""
+
+import select
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from commandside.deliverer_port import RESPONSE_BYTES_MAX, Answer, Call
+from domain.target import address_rules
+from infra.lifecycle import Sockets
+from infra.targets.addresses import AddressBook
+from infra.targets.curl import CurlDeliverer
+from infra.targets.resolver import Found
+from tests.contracts.deliverer import Behaviour, DelivererContract, World
+from tests.contracts.target_server import PATIENCE_S, TargetServer
+
+replace = msgspec.structs.replace
+
+
+class Names:
+    """A resolver that answers from a table, after having made its caller wait."""
+
+    def __init__(self) -> None:
+        self.table: dict[str, tuple[str, ...]] = {}
+        self.asked: list[str] = []
+        self._ended: list[str] = []
+        self._wake, self._waker = socket.socketpair()
+
+    def ask(self, name: str, tenant_id: bytes) -> Found | None:
+        assert len(tenant_id) == 16
+        self.asked.append(name)
+        self._ended.append(name)
+        self._waker.send(b"\0")
+        return None
+
+    def collect(self) -> list[tuple[str, Found]]:
+        ended, self._ended = self._ended, []
+        if ended:
+            self._wake.recv(4096)
+        return [(name, Found(self.table.get(name, ()), 1)) for name in ended]
+
+    def fileno(self) -> int:
+        return self._wake.fileno()
+
+    def close(self) -> None:
+        self._wake.close()
+        self._waker.close()
+
+
+class SocketWorld:
+    def __init__(self, server: TargetServer) -> None:
+        self.server = server
+        self.names = Names()
+        self.deliverer = CurlDeliverer(
+            AddressBook(address_rules(["127.0.0.0/8"])), self.names, concurrency=64
+        )
+
+    def call(self, token: int, path: str = "/") -> Call:
+        return Call(
+            token,
+            b"t" * 16,
+            "http",
+            "127.0.0.1",
+            self.server.port,
+            path,
+            "POST",
+            [b"Content-Type: application/json"],
+            b'{"a": 1}',
+            30_000,
+            time.monotonic_ns() // 1000 + 60_000_000,
+        )
+
+    def behave(self, path: str, behaviour: Behaviour) -> None:
+        self.server.behave(path, behaviour)
+
+    def resolve(self, name: str, *addresses: str) -> None:
+        self.names.table[name] = addresses
+
+    def closed_port(self) -> int:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port: int = listener.getsockname()[1]
+        return port
+
+    def answers(self, count: int) -> list[Answer]:
+        got: list[Answer] = []
+        until = time.monotonic() + PATIENCE_S
+        while len(got) < count:
+            assert time.monotonic() < until, f"{len(got)} of {count} answers"
+            self.deliverer.wait(100)
+            got += self.deliverer.poll()
+        return got
+
+    def paths(self) -> list[str]:
+        return [request.path for request in self.server.requests]
+
+    def one(self, call: Call) -> Answer:
+        self.deliverer.submit([call])
+        return self.answers(1)[0]
+
+
+@pytest.fixture
+def sockets() -> Iterator[SocketWorld]:
+    with TargetServer() as server:
+        found = SocketWorld(server)
+        yield found
+        found.deliverer.close()
+
+
+@pytest.fixture
+def world(sockets: SocketWorld) -> World:
+    return sockets
+
+
+class TestCurlDeliverer(DelivererContract):
+    """The whole contract."""
+
+
+def test_what_is_sent_is_what_was_given_and_frames_itself(sockets: SocketWorld) -> None:
+    headers = [b"Content-Type: application/x-any", b"webhook-id: k-1", b"X-Mine:  spaced"]
+    body = bytes(range(256))
+    sockets.one(replace(sockets.call(1, "/a%2Fb?x=1&y"), headers=headers, body=body))
+    (request,) = sockets.server.requests
+    assert request.head.split(b"\r\n")[0] == b"POST /a%2Fb?x=1&y HTTP/1.1"
+    assert request.body == body
+    assert sorted(request.lines) == sorted(
+        [
+            *headers,
+            b"Host: 127.0.0.1:%d" % sockets.server.port,
+            b"Content-Length: 256",
+            b"Accept-Encoding: identity",
+        ]
+    )
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize("body", [b"", b"text"])
+def test_each_method_is_sent_with_and_without_a_body(
+    sockets: SocketWorld, method: str, body: bytes
+) -> None:
+    if method == "HEAD":
+        body = b""
+        sockets.server.behave("/", Behaviour(body=b""))
+    # The same handle does all of them, so that what one left behind would be seen.
+    for turn, name in enumerate(("POST", method, "DELETE", method)):
+        mine = body if name == method else b"other"
+        answer = sockets.one(replace(sockets.call(turn), method=name, body=mine))
+        assert (answer.status, answer.error) == (200, "")
+        request = sockets.server.requests[-1]
+        assert (request.head.split(b" ")[0], request.body) == (name.encode(), mine)
+
+
+@pytest.mark.parametrize("line", [b"X: a\r\nHost: evil", b"X: a\nEvil: b", b"X: a\rEvil: b"])
+def test_a_line_break_in_a_header_is_never_sent(sockets: SocketWorld, line: bytes) -> None:
+    with pytest.raises(AssertionError):
+        sockets.deliverer.submit([replace(sockets.call(1), headers=[b"A: b", line])])
+    assert sockets.server.requests == []
+
+
+def test_one_connection_serves_calls_that_follow_each_other(sockets: SocketWorld) -> None:
+    for token in range(5):
+        sockets.one(sockets.call(token))
+    assert {request.connection for request in sockets.server.requests} == {1}
+
+
+def test_tenants_do_not_share_connections(sockets: SocketWorld) -> None:
+    for token, tenant in enumerate((b"a" * 16, b"b" * 16, b"a" * 16, b"b" * 16)):
+        sockets.one(replace(sockets.call(token), tenant_id=tenant))
+    assert [request.connection for request in sockets.server.requests] == [1, 2, 1, 2]
+
+
+def test_a_request_that_meets_a_dead_connection_is_not_sent_again(sockets: SocketWorld) -> None:
+    sockets.one(sockets.call(1))
+    sockets.behave("/gone", Behaviour(end="cut"))
+    answer = sockets.one(sockets.call(2, "/gone"))
+    assert (answer.error, answer.sent) == ("reset", True)
+    assert sockets.paths() == ["/", "/gone"]
+
+
+def test_a_connection_that_the_target_closed_is_replaced_before_sending(
+    sockets: SocketWorld,
+) -> None:
+    sockets.server.close_after("/last")
+    sockets.one(sockets.call(1, "/last"))
+    answer = sockets.one(sockets.call(2))
+    # The end may be seen before or after the request has been handed to the kernel.
+    assert answer.status == 200 or (answer.error, answer.sent) == ("reset", True)
+    assert sockets.paths().count("/") <= 1
+
+
+def test_proxies_of_the_environment_are_not_used(
+    sockets: SocketWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{sockets.closed_port()}")
+    assert sockets.one(sockets.call(1)).status == 200
+
+
+def test_a_name_keeps_its_host_header_and_is_asked_for_at_every_call(sockets: SocketWorld) -> None:
+    sockets.resolve("hook.example.com", "127.0.0.1")
+    for token in (1, 2):
+        sockets.one(replace(sockets.call(token), host="hook.example.com"))
+    host = b"Host: hook.example.com:%d" % sockets.server.port
+    assert all(host in request.lines for request in sockets.server.requests)
+    assert sockets.names.asked == ["hook.example.com"] * 2
+
+
+def test_a_name_that_turns_private_is_refused_although_a_connection_is_open(
+    sockets: SocketWorld,
+) -> None:
+    call = replace(sockets.call(1), host="hook.example.com")
+    sockets.resolve("hook.example.com", "127.0.0.1")
+    assert sockets.one(call).status == 200
+    sockets.resolve("hook.example.com", "10.0.0.1")
+    assert sockets.one(call).error == "blocked_address"
+    assert len(sockets.server.requests) == 1
+
+
+def test_loopback_is_refused_by_default(sockets: SocketWorld) -> None:
+    strict = CurlDeliverer(AddressBook(address_rules()), Names())
+    strict.submit([sockets.call(1)])
+    assert [answer.error for answer in strict.poll()] == ["blocked_address"]
+    strict.close()
+    assert sockets.server.connections == 0
+
+
+def test_a_peer_that_the_book_refuses_is_never_connected_to(sockets: SocketWorld) -> None:
+    class Forgetful(AddressBook):
+        """Lets everything pass once, as a check that is raced would."""
+
+        seen = 0
+
+        def allowed(self, address: str, port: int) -> bool:
+            self.seen += 1
+            return self.seen == 1
+
+    raced = CurlDeliverer(Forgetful(address_rules()), Names())
+    raced.submit([sockets.call(1)])
+    (answer,) = raced.poll()
+    assert (answer.error, answer.sent) == ("blocked_address", False)
+    raced.close()
+    assert sockets.server.connections == 0
+
+
+def test_informational_answers_count_towards_the_bound(sockets: SocketWorld) -> None:
+    sockets.server.behave("/", b"HTTP/1.1 103 Early Hints\r\nX: y\r\n\r\n" * 5000)
+    answer = sockets.one(sockets.call(1))
+    assert (answer.status, answer.error) == (0, "response_too_large")
+
+
+def test_headers_count_towards_the_bound(sockets: SocketWorld) -> None:
+    line = b"X-Long: " + b"y" * 1000 + b"\r\n"
+    sockets.server.behave("/", b"HTTP/1.1 200 OK\r\n" + line * (RESPONSE_BYTES_MAX // 1000 + 9))
+    answer = sockets.one(sockets.call(1))
+    assert (answer.status, answer.error) == (0, "response_too_large")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 2000 OK\r\n\r\n",
+        b"HTTP/1.1 abc\r\n\r\n",
+        b"HTTP/3.7 200 OK\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+        b"<html>",
+    ],
+)
+def test_a_broken_answer_is_an_error_and_never_an_exception(
+    sockets: SocketWorld, answer: bytes
+) -> None:
+    sockets.server.behave("/", answer)
+    sockets.server.close_after("/")
+    got = sockets.one(sockets.call(1))
+    assert (got.status if got.error == "" else 0, got.error) == (0, "bad_response")
+
+
+def test_a_chunked_answer_with_trailers_is_read(sockets: SocketWorld) -> None:
+    sockets.server.behave(
+        "/",
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n"
+        b"Content-Type: text/plain\r\n\r\n3\r\nabc\r\n0\r\nX-Request-Id: late\r\n\r\n",
+    )
+    answer = sockets.one(sockets.call(1))
+    assert (answer.status, answer.error, answer.body) == (201, "", b"abc")
+    assert answer.headers == (("content-type", "text/plain"),)
+
+
+def test_kept_headers_are_cut_and_printable(sockets: SocketWorld) -> None:
+    value = b"a\x01b\xff" + b"y" * 400
+    sockets.server.behave(
+        "/", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nServer: " + value + b"\r\n\r\n"
+    )
+    kept = dict(sockets.one(sockets.call(1)).headers)["server"]
+    assert kept.startswith("a?b")
+    assert len(kept) == 256
+    assert kept.isprintable()
+
+
+def test_what_is_not_tls_is_a_tls_error() -> None:
+    with TargetServer(greeting=b"HTTP/1.1 400 Speak plainly\r\n\r\n") as server:
+        world = SocketWorld(server)
+        answer = world.one(replace(world.call(1), scheme="https"))
+        world.deliverer.close()
+    assert (answer.error, answer.sent) == ("tls", False)
+
+
+def test_a_certificate_that_nobody_vouches_for_is_a_tls_error(tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(self_signed(tmp_path))
+    with TargetServer(context) as server:
+        world = SocketWorld(server)
+        answer = world.one(replace(world.call(1), scheme="https"))
+        world.deliverer.close()
+    assert (answer.error, answer.sent) == ("tls", False)
+    assert server.requests == []
+
+
+def test_an_owner_can_wait_for_its_sockets_beside_its_own(sockets: SocketWorld) -> None:
+    def all_sockets() -> Sockets:
+        return sockets.deliverer.sockets()
+
+    sockets.resolve("hook.example.com", "127.0.0.1")
+    sockets.deliverer.submit([replace(sockets.call(1), host="hook.example.com")])
+    answers: list[Answer] = []
+    for _ in range(50):
+        readable, writable = all_sockets()
+        assert list(readable) + list(writable)
+        ready = select.select(readable, writable, (), PATIENCE_S)
+        assert any(ready)
+        answers += sockets.deliverer.poll()
+        if answers:
+            break
+    assert [answer.status for answer in answers] == [200]
+    assert sockets.deliverer.sockets() == ([], [])
+
+
+def test_what_ended_at_once_wakes_an_owner_that_sleeps(sockets: SocketWorld) -> None:
+    sockets.deliverer.submit([replace(sockets.call(1), host="10.0.0.1")])
+    readable, writable = sockets.deliverer.sockets()
+    assert any(select.select(readable, writable, (), PATIENCE_S))
+    assert sockets.deliverer.timeout_ms() == 0
+
+
+def self_signed(folder: Path) -> Path:
+    """Return a file with a key and a certificate that it signed itself."""
+    import datetime as dt
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    now = dt.datetime.now(dt.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    file = folder / "self-signed.pem"
+    file.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        + certificate.public_bytes(serialization.Encoding.PEM)
+    )
+    return file

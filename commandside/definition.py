@@ -62,6 +62,7 @@ _SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "labels": ("labels",),
 }
 _SECTION_OF: Final = {field: name for name, fields in _SECTIONS.items() for field in fields}
+FIELDS: Final = frozenset(("key", *_SECTION_OF))
 _PASSING: Final = ("when", "payload", "name")
 _PASSING_VALUES: Final = frozenset({"schedule", "payload", "content_type", "name"})
 _LASTING_FIELDS: Final = (

@@ -1,0 +1,200 @@
+"""The routes of the command API. Each says what it takes and answers in its `opt`.
+
+`opt["scope"]` is what a key must allow, `opt["query"]` the parameters that exist; the composition
+refuses every other and builds the OpenAPI page from the rest.
+"""
+
+from typing import Any, Final
+
+import msgspec
+from litestar import Response, delete, patch, post
+from litestar.handlers import HTTPRouteHandler
+from litestar.response.base import ASGIResponse
+from litestar.types import Receive, Scope, Send
+
+from commandside.api import schema
+from commandside.api.requests import (
+    JSON,
+    NDJSON,
+    PATCH,
+    HttpRequest,
+    asked,
+    body_of,
+    expect,
+    idempotency_key,
+    pieces,
+)
+from commandside.batch import Batch, LineReply, Report
+from commandside.jobs import Done, Jobs
+from commandside.reading import read_job, read_object
+from commandside.replies import JobReply
+from domain.problem import invalid
+from domain.refusal import Refused
+from domain.tenant import JOBS_WRITE
+
+_ENCODE: Final = msgspec.json.Encoder().encode
+_JOB: Final = "/v1/jobs/{job_id:str}"
+
+
+def _opt(summary: str, media: tuple[str, ...], body: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {
+        "scope": JOBS_WRITE,
+        "query": {},
+        "summary": summary,
+        "media": media,
+        "body": body,
+        "answers": {200: JobReply},
+        **more,
+    }
+
+
+def handlers(jobs: Jobs, report: Report) -> list[HTTPRouteHandler]:
+    """Return the handlers; `report` takes exceptions that are bugs."""
+    return [*_definitions(jobs, report), *_commands(jobs)]
+
+
+def _definitions(jobs: Jobs, report: Report) -> list[HTTPRouteHandler]:
+    @post(
+        "/v1/jobs",
+        opt=_opt(
+            "Define a job",
+            JSON,
+            schema.DEFINE,
+            answers={201: JobReply, 200: JobReply},
+            keyed=True,
+        ),
+    )
+    async def define(request: HttpRequest) -> Response[bytes]:
+        expect(request, JSON)
+        key = idempotency_key(request)
+        raw = await body_of(request)
+        body, payload = read_job(raw)
+        return _answer(await jobs.define(request.user, body, payload, raw, key))
+
+    @post(
+        "/v1/jobs:batch",
+        opt=_opt(
+            "Define many jobs, one a line; the answer has a line for each",
+            NDJSON,
+            schema.DEFINE,
+            answers={200: LineReply},
+            keyed=True,
+            lines=True,
+        ),
+    )
+    async def batch(request: HttpRequest) -> ASGIResponse:
+        expect(request, NDJSON)
+        return _Lines(Batch(jobs, request.user, idempotency_key(request), report), request)
+
+    @patch(_JOB, opt=_opt("Change a job", PATCH, schema.PATCH, versioned=True))
+    async def revise(request: HttpRequest, job_id: str) -> Response[bytes]:
+        expect(request, PATCH)
+        raw = await body_of(request)
+        command = asked(request, job_id, "revise", raw, keyed=False)
+        body, payload = read_job(raw)
+        return _answer(await jobs.revise(command, body, payload))
+
+    return [define, batch, revise]
+
+
+def _commands(jobs: Jobs) -> list[HTTPRouteHandler]:
+    because = {"optional": True, "versioned": True}
+
+    @delete(
+        _JOB,
+        status_code=200,
+        opt=_opt("Cancel a job for ever", JSON, schema.BECAUSE, **because),
+    )
+    async def cancel(request: HttpRequest, job_id: str) -> Response[bytes]:
+        raw, fields = await _because(request, "reason")
+        command = asked(request, job_id, "cancel", raw, keyed=False)
+        return _answer(await jobs.cancel(command, fields.get("reason", "")))
+
+    @post(
+        f"{_JOB}/pause",
+        status_code=200,
+        opt=_opt("Pause a job", JSON, schema.BECAUSE, keyed=True, **because),
+    )
+    async def pause(request: HttpRequest, job_id: str) -> Response[bytes]:
+        raw, fields = await _because(request, "reason")
+        command = asked(request, job_id, "pause", raw, keyed=True)
+        return _answer(await jobs.pause(command, fields.get("reason", "")))
+
+    @post(
+        f"{_JOB}/resume",
+        status_code=200,
+        opt=_opt("Resume a paused job", JSON, schema.BECAUSE, keyed=True, **because),
+    )
+    async def resume(request: HttpRequest, job_id: str) -> Response[bytes]:
+        raw, fields = await _because(request, "reason", later=("catch_up",))
+        command = asked(request, job_id, "resume", raw, keyed=True)
+        return _answer(await jobs.resume(command, fields.get("reason", "")))
+
+    @post(
+        f"{_JOB}/trigger",
+        status_code=200,
+        opt=_opt("Run a job now, beside its schedule", JSON, schema.TRIGGER, keyed=True, **because),
+    )
+    async def trigger(request: HttpRequest, job_id: str) -> Response[bytes]:
+        raw, fields = await _because(request, "reason", "overlap")
+        command = asked(request, job_id, "trigger", raw, keyed=True)
+        overlap = fields.get("overlap", "skip")
+        if overlap not in ("skip", "allow"):
+            raise invalid((Refused("/overlap", "skip or allow"),))
+        allow = overlap == "allow"
+        return _answer(await jobs.trigger(command, fields.get("reason", ""), allow_overlap=allow))
+
+    return [cancel, pause, resume, trigger]
+
+
+async def _because(
+    request: HttpRequest, *fields: str, later: tuple[str, ...] = ()
+) -> tuple[bytes, dict[str, str]]:
+    """Return the body of a command, which may be absent, and its fields: short texts."""
+    raw = await body_of(request)
+    if not raw.strip():
+        return b"", {}
+    expect(request, JSON)
+    body = read_object(raw)
+    wrong = []
+    for name, value in body.items():
+        pointer = "/" + name[:64].replace("~", "~0").replace("/", "~1")
+        if name not in fields:
+            wrong.append(
+                Refused(pointer, "not supported yet" if name in later else "unknown field")
+            )
+        elif not isinstance(value, str) or len(value) > schema.REASON_MAX:
+            wrong.append(Refused(pointer, f"a text of at most {schema.REASON_MAX} characters"))
+    if wrong:
+        raise invalid(wrong)
+    return raw, body
+
+
+def _answer(done: Done) -> Response[bytes]:
+    reply = done.reply
+    headers = {"etag": f'"{reply.version}"'}
+    if done.created:
+        headers["location"] = f"/v1/jobs/{reply.job_id}"
+    return Response(
+        _ENCODE(reply),
+        status_code=201 if done.created else 200,
+        headers=headers,
+        media_type="application/json",
+    )
+
+
+class _Lines(ASGIResponse):
+    """Answers while it reads: the framework's own stream would read the body to find its end."""
+
+    def __init__(self, batch: Batch, request: HttpRequest) -> None:
+        super().__init__(media_type=NDJSON[0])
+        self._batch = batch
+        self._request = request
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
+        """Stream the answers."""
+        headers = [(b"content-type", NDJSON[0].encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        async for chunk in self._batch.replies(pieces(self._request)):
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})

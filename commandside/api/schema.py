@@ -1,0 +1,125 @@
+"""What the commands' bodies look like, as JSON Schema, for people and tools.
+
+The judge of a body is `commandside.definition`; this says what it takes, field by field.
+"""
+
+from typing import Any, Final
+
+from commandside import definition as d
+from domain.idempotency import TEMPLATE_BYTES_MAX
+from domain.retry import ATTEMPTS_MAX
+from domain.schedule.schedule import TEXT_LIMIT
+from domain.target import HEADERS_MAX, METHODS, URL_LENGTH_MAX
+
+
+def _text(description: str, **more: object) -> dict[str, Any]:
+    return {"type": "string", "description": description, **more}
+
+
+def _seconds(low_ms: int, high_ms: int, description: str) -> dict[str, Any]:
+    return {
+        "type": "number",
+        "minimum": low_ms / 1000,
+        "maximum": high_ms / 1000,
+        "description": description,
+    }
+
+
+def _object(properties: dict[str, Any], *required: str, description: str = "") -> dict[str, Any]:
+    shape: dict[str, Any] = {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+    return shape | {"description": description} if description else shape
+
+
+TARGET: Final = _object(
+    {
+        "kind": {"const": "http"},
+        "url": _text("http or https, absolute", maxLength=URL_LENGTH_MAX),
+        "method": {"enum": list(METHODS), "default": "POST"},
+        "headers": {
+            "type": "object",
+            "maxProperties": HEADERS_MAX,
+            "additionalProperties": {"type": "string"},
+            "description": "kept encrypted, and never shown again",
+        },
+    },
+    "kind",
+    "url",
+)
+RETRY: Final = _object(
+    {
+        "max_attempts": {"type": "integer", "minimum": 1, "maximum": ATTEMPTS_MAX},
+        "backoff": {"enum": ["exponential", "fixed", "list"]},
+        "base_s": _seconds(100, 3_600_000, "first delay"),
+        "max_s": _seconds(100, 86_400_000, "longest delay"),
+        "delays_s": {"type": "array", "items": {"type": "number"}, "maxItems": ATTEMPTS_MAX},
+        "jitter": {"enum": ["full", "none"]},
+        "max_age_s": _seconds(1_000, 30 * 86_400_000, "no retry later than this"),
+        "statuses": {
+            "type": "object",
+            "additionalProperties": {"enum": ["retry", "dead", "pause"]},
+            "description": "HTTP status to what follows it",
+        },
+    }
+)
+DST: Final = _object(
+    {"gap": {"enum": ["next", "skip"]}, "fold": {"enum": ["first", "last", "both"]}}
+)
+_FIELDS: Final[dict[str, Any]] = {
+    "type": {"enum": ["one_time", "recurring"]},
+    "run_at": _text("RFC 3339 with an offset, at most milliseconds; for one_time", maxLength=40),
+    "schedule": _text("five cron fields or @hourly … @yearly; for recurring", maxLength=TEXT_LIMIT),
+    "timezone": _text("IANA name; for recurring"),
+    "dialect": {"const": "vixie"},
+    "dst": _object(
+        {"gap": {"enum": ["next", "skip"]}, "fold": {"enum": ["first", "last", "both"]}}
+    ),
+    "target": TARGET,
+    "payload": {"description": "any JSON value, sent byte for byte as given"},
+    "payload_text": _text("a text as body; one payload only"),
+    "payload_base64": _text("bytes as body; one payload only"),
+    "content_type": _text("of the payload"),
+    "retry": RETRY,
+    "timeout_s": _seconds(d.TIMEOUT_MS_MIN, d.TIMEOUT_MS_MAX, "of one attempt, in all"),
+    "idempotency_key_template": _text(
+        "with {job_id} and {scheduled_ts}, each once", maxLength=TEMPLATE_BYTES_MAX
+    ),
+    "overlap": {"enum": ["skip", "allow"], "default": "skip"},
+    "allow_overlap": {"type": "boolean", "description": "another word for overlap"},
+    "misfire": {"const": "latest"},
+    "jitter_s": _seconds(0, d.JITTER_MS_MAX, "spread of fires, fixed for each job"),
+    "exact": {"type": "boolean", "default": False},
+    "name": _text("for people", maxLength=d.NAME_MAX),
+    "labels": {
+        "type": "object",
+        "maxProperties": d.LABELS_MAX,
+        "additionalProperties": {"type": "string", "maxLength": d.NAME_MAX},
+    },
+}
+assert {*_FIELDS, "key"} == set(d.FIELDS), "every field that is read is described"
+
+DEFINE: Final = _object(
+    {"key": _text("your own name of the job, unique", maxLength=d.KEY_MAX), **_FIELDS},
+    "type",
+    "target",
+    description="a job; defining a key again revises its job",
+)
+PATCH: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {name: {"description": "as in a definition"} for name in _FIELDS},
+    "additionalProperties": False,
+    "description": "a merge patch (RFC 7396): fields of a definition, null for the default",
+}
+REASON: Final = _text("kept in the audit trail", maxLength=512)
+REASON_MAX: Final = 512
+BECAUSE: Final = _object({"reason": REASON})
+TRIGGER: Final = _object(
+    {
+        "reason": REASON,
+        "overlap": {"enum": ["skip", "allow"], "description": "allow: beside a run in flight"},
+    }
+)

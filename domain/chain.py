@@ -11,7 +11,7 @@ import msgspec
 from domain.job import state as job_state
 from domain.job.events import JobSpec
 from domain.run import events as e
-from domain.run.state import OpenRun
+from domain.run.state import OpenRun, Ready, Withheld
 from domain.schedule.jitter import due_at, jitter_ms
 from domain.schedule.schedule import OneTime, Plan, passed, plan
 
@@ -78,6 +78,11 @@ class Chain:
         gone = ranges(self.plan, ((cursor, split, e.MISFIRE), (split, newest, e.OVERLAP)))
         return with_passed(self.first_after(newest), gone)
 
+    def once(self, cursor: int, at: int) -> Link | End:
+        """Return the occurrence of a one-time job unless it is settled; a past one is due now."""
+        nominal = self.plan.next_after(cursor)
+        return End() if nominal is None else Link(nominal, max(self.due(nominal), at))
+
 
 def ranges(
     slots: Plan, spans: tuple[tuple[int, int, str], ...], cause: str = ""
@@ -94,6 +99,15 @@ def ranges(
 def with_passed(link: Link | End, gone: tuple[e.Passed, ...]) -> Link | End:
     """Return `link` with `gone` before its own verdicts."""
     return msgspec.structs.replace(link, passed=gone + link.passed) if gone else link
+
+
+def with_cause(link: Link | End, cause: str) -> Link | End:
+    """Return `link` whose verdicts name the cause, except those of overlap, which is one."""
+    named = tuple(
+        p if p.verdict == e.OVERLAP else msgspec.structs.replace(p, cause=cause)
+        for p in link.passed
+    )
+    return msgspec.structs.replace(link, passed=named)
 
 
 def cursor_of(job: job_state.JobState, runs: tuple[OpenRun, ...]) -> int:
@@ -115,6 +129,36 @@ def is_alone(run: OpenRun, runs: tuple[OpenRun, ...]) -> bool:
         and other.facts.run_id != facts.run_id
         for other in runs
     )
+
+
+def frontier(job: job_state.JobState, runs: tuple[OpenRun, ...]) -> Ready | None:
+    """Return the one link that waits and was never leased."""
+    for run in runs:
+        facts = run.facts
+        fresh = isinstance(run, Ready) and facts.is_link and not facts.begun
+        if fresh and facts.life == job.facts.life:
+            assert isinstance(run, Ready)
+            return run
+    return None
+
+
+def held(job: job_state.JobState, runs: tuple[OpenRun, ...]) -> Withheld | None:
+    """Return the frontier that a pause has withdrawn."""
+    if not isinstance(job, job_state.Paused) or not job.held:
+        return None
+    found = next((run for run in runs if run.facts.run_id == job.held), None)
+    return found if isinstance(found, Withheld) else None
+
+
+def begun_links(job: job_state.JobState, runs: tuple[OpenRun, ...]) -> tuple[OpenRun, ...]:
+    """Return the open links of the job's current life that have been leased at least once."""
+    life = job.facts.life
+    return tuple(r for r in runs if r.facts.is_link and r.facts.begun and r.facts.life == life)
+
+
+def running_since(job: job_state.JobState, runs: tuple[OpenRun, ...]) -> int:
+    """Return the first lease of the newest link that is begun and open, 0 if there is none."""
+    return max((run.facts.first_leased_at for run in begun_links(job, runs)), default=0)
 
 
 def settle(

@@ -2,42 +2,38 @@
 
 Every function takes the job's state, its open runs (withheld ones too) and `at`, and returns a
 Decision, a Rejected, or None where there is nothing left to do. Runs in flight are read, hence
-guarded, and never appended to: their report meets the job's new version (protocol.md §3).
+guarded, and never appended to: their report meets the job's new version (protocol §3).
 """
 
 import msgspec
 
 from domain import chain
 from domain.draft import Draft
-from domain.envelope import Command, Decision, Rejected
-from domain.ids import MANUAL, run_id, slot_id
+from domain.envelope import Decision, Rejected
+from domain.ids import MANUAL, run_id
 from domain.job import events as e
 from domain.job import state as s
+from domain.job.command import By, NewJob, Outcome, absent, wrong_state
+from domain.job.planning import first_link, plan_next, settle, skipped
+from domain.job.revise import revise
 from domain.run import events as re
 from domain.run import state as rs
-from domain.run.decide import MAX_OPEN_RUNS, Result, again, report, scheduled
+from domain.run.decide import MAX_OPEN_RUNS, Result, report
+from domain.run.planning import again, scheduled
 from domain.schedule.schedule import OneTime
 
-Outcome = Decision | Rejected | None
-
-
-class By(msgspec.Struct, frozen=True, gc=False):
-    """Who commands, when, why, and under which command id. `actor` is a key id, never a secret."""
-
-    at: int
-    actor: str = ""
-    reason: str = ""
-    command: Command | None = None
-
-
-class NewJob(msgspec.Struct, frozen=True, gc=False):
-    """A definition. `key` is the client's own name for the job, empty for none."""
-
-    job_id: bytes
-    tenant_id: bytes
-    spec: e.JobSpec
-    key: str = ""
-    zone_data: str = ""
+__all__ = [
+    "By",
+    "NewJob",
+    "Outcome",
+    "cancel",
+    "define",
+    "pause",
+    "report_gone",
+    "resume",
+    "revise",
+    "trigger",
+]
 
 
 def define(new: NewJob, job: s.JobState | None, by: By) -> Outcome:
@@ -45,150 +41,15 @@ def define(new: NewJob, job: s.JobState | None, by: By) -> Outcome:
     if job is not None and not isinstance(job, s.Cancelled):
         return Rejected("exists", "a job with this key exists already")
     at, spec = by.at, new.spec
-    cursor = max(at, job.facts.cursor) if job is not None else at
+    cursor = at if job is None else max(at, job.facts.cursor)
     if isinstance(spec.schedule, OneTime):
+        # Up to 60 s past still fires: asked for in this very command, so in every life.
         cursor = min(cursor, spec.schedule.run_at - 1)
     life = 1 if job is None else job.facts.life + 1
     draft = Draft(new.job_id, job)
     draft.on_job(e.Defined(at, new.tenant_id, life, spec, cursor, new.key, by.actor, new.zone_data))
-    _plan(draft, chain.Chain(new.job_id, spec).first_after(cursor), cursor, at)
+    plan_next(draft, first_link(draft, cursor, at), cursor, at)
     return draft.decision(command=by.command)
-
-
-def revise(
-    job: s.JobState | None, runs: tuple[rs.OpenRun, ...], spec: e.JobSpec, zone_data: str, by: By
-) -> Outcome:
-    """Change the spec. A schedule change never creates a run for a slot ≤ `at`."""
-    if job is None:
-        return _absent()
-    job = chain.effective(job, runs)
-    if isinstance(job, s.Cancelled):
-        return Rejected(
-            "cancelled", "a cancelled job cannot be changed; define it again by its key"
-        )
-    old = job.facts.spec
-    if spec == old:
-        return None
-    moved = spec.schedule != old.schedule
-    if moved and isinstance(spec.schedule, OneTime) and spec.schedule.run_at <= by.at:
-        return Rejected("past", "run_at must be in the future when a job is changed")
-    return _Revision(job, runs, spec, zone_data, by).decide()
-
-
-class _Revision:
-    """One change of a job's spec, and what it does to the job's open runs."""
-
-    def __init__(
-        self, job: s.JobState, runs: tuple[rs.OpenRun, ...], spec: e.JobSpec, zone_data: str, by: By
-    ) -> None:
-        self.job, self.runs, self.spec, self.zone_data, self.by = job, runs, spec, zone_data, by
-        self.at = by.at
-        self.draft = Draft(job.facts.job_id, job)
-        self.chain = chain.Chain(job.facts.job_id, spec)
-        self.moved = spec.schedule != job.facts.spec.schedule
-        self.frontier = _frontier(job, runs)
-        self.held = _held(job, runs)
-
-    def decide(self) -> Decision:
-        at, head = self.at, self.job.facts
-        cursor = chain.cursor_of(self.job, self.runs)
-        gone: tuple[re.Passed, ...] = ()
-        if self.moved:
-            if not isinstance(self.job, s.Finished):
-                since = _running_since(self.job, self.runs)
-                gone = chain.settle(
-                    self.job, cursor, at, since, self.held.facts.nominal if self.held else None
-                )
-            cursor = at if self.frontier or self.held else max(cursor, at)
-        self._revised(cursor if self.moved else head.cursor, gone)
-        if self.moved and self.held is not None:
-            self._drop(self.held)
-        planned = self._replan_runs(cursor)
-        if self._needs_frontier() and not planned:
-            self._plan_first(max(cursor, at))
-        return self.draft.decision(self.runs, command=self.by.command)
-
-    def _revised(self, cursor: int, gone: tuple[re.Passed, ...]) -> None:
-        head, spec, old = self.job.facts, self.spec, self.job.facts.spec
-        same_body = (spec.payload, spec.content_type, spec.key_template) == (
-            old.payload,
-            old.content_type,
-            old.key_template,
-        )
-        payload_version = head.payload_version if same_body else head.version + 1
-        held = self.job.held if isinstance(self.job, s.Paused) and not self.moved else b""
-        self.draft.on_job(
-            e.Revised(
-                self.at,
-                spec,
-                payload_version,
-                cursor,
-                held,
-                gone,
-                self.by.actor,
-                self.zone_data,
-                head.tenant_id,
-            )
-        )
-
-    def _replan_runs(self, cursor: int) -> bool:
-        """Re-append every run that waits; True where a frontier is planned when this is done."""
-        planned = False
-        job = self.draft.job
-        assert job is not None
-        for run in self.runs:
-            if not isinstance(run, rs.Ready):
-                continue
-            facts = run.facts
-            if run is self.frontier and self.moved and facts.nominal > self.at:
-                planned = self._move_frontier(run, cursor)
-                continue
-            due = facts.due_at
-            if run is self.frontier and facts.nominal > self.at:
-                due = self.chain.due(facts.nominal)
-            self.draft.on_run(facts.run_id, run, again(job, facts, due, self.at, cause="revised"))
-            planned = planned or run is self.frontier
-        return planned
-
-    def _move_frontier(self, run: rs.Ready, cursor: int) -> bool:
-        facts = run.facts
-        job = self.draft.job
-        assert job is not None
-        link = self.chain.first_after(self.at)
-        if isinstance(link, chain.Link) and link.nominal == facts.nominal:
-            self.draft.on_run(
-                facts.run_id, run, again(job, facts, link.due_at, self.at, cause="revised")
-            )
-            return True
-        self.draft.on_run(facts.run_id, run, re.Withdrawn(self.at, re.SUPERSEDED))
-        _plan(self.draft, link, cursor, self.at, known=self.runs)
-        return True
-
-    def _drop(self, held: rs.OpenRun) -> None:
-        """A withheld frontier of the old schedule: its slot has passed, or no longer exists."""
-        facts = held.facts
-        if facts.nominal <= self.at:
-            verdict = re.Skipped(
-                self.at,
-                facts.job_id,
-                facts.tenant_id,
-                facts.nominal,
-                re.PAUSED,
-                due_at=facts.due_at,
-            )
-            self.draft.on_run(facts.run_id, held, verdict)
-
-    def _needs_frontier(self) -> bool:
-        """Active again, or planning at the lease from now on, without a frontier (P12)."""
-        if isinstance(self.job, s.Finished):
-            return self.moved
-        if not isinstance(self.job, s.Active) or self.spec.is_one_time:
-            return False
-        open_link = any(r.facts.is_link and not isinstance(r, rs.Withheld) for r in self.runs)
-        return self.frontier is None and (self.spec.plans_at_lease or not open_link)
-
-    def _plan_first(self, after: int) -> None:
-        _plan(self.draft, self.chain.first_after(after), after, self.at, known=self.runs)
 
 
 def pause(
@@ -196,25 +57,28 @@ def pause(
 ) -> Outcome:
     """Stop planning and leasing; runs that wait are withdrawn, those in flight go on."""
     if job is None:
-        return _absent()
+        return absent()
     job = chain.effective(job, runs)
     if isinstance(job, s.Paused):
         return None
     if not isinstance(job, s.Active):
-        return _ended(job, "paused")
+        return wrong_state(job, "paused")
     at, head = by.at, job.facts
-    frontier = _frontier(job, runs)
-    cursor = chain.cursor_of(job, runs)
-    gone: tuple[re.Passed, ...] = ()
-    if frontier is None:
-        gone = chain.settle(job, cursor, at, _running_since(job, runs), None)
-        cursor = max(cursor, at)
-    else:
-        cursor = min(cursor, at)
+    frontier = chain.frontier(job, runs)
+    settled = settle(job, runs, at)
     draft = Draft(head.job_id, job)
-    held = frontier.facts.run_id if frontier else b""
-    kept = tuple(r.facts.run_id for r in runs)
-    draft.on_job(e.Paused(at, cursor, held, kept, cause, by.reason, gone, by.actor, head.tenant_id))
+    event = e.Paused(
+        at,
+        settled.cursor,
+        frontier.facts.run_id if frontier else b"",
+        tuple(run.facts.run_id for run in runs),
+        cause,
+        by.reason,
+        settled.passed,
+        by.actor,
+        head.tenant_id,
+    )
+    draft.on_job(event)
     for run in runs:
         if isinstance(run, rs.Ready):
             draft.on_run(run.facts.run_id, run, re.Withdrawn(at, re.PAUSED))
@@ -234,103 +98,103 @@ def report_gone(  # noqa: PLR0913 - the arguments of `report`, and the runs that
     `runs` are all open runs of the job, `run` among them. A job that is not active, or has no other
     occurrence, is not paused: its run ends as a dead letter, that is all.
     """
-    own = report(job, run, fence, result, at, alone=chain.is_alone(run, runs))
     current = isinstance(job, s.Active) and run.facts.life == job.facts.life
-    if own is None or not current or job.facts.spec.is_one_time:
-        return own
-    paused = pause(job, runs, By(max(at, _leased_at(run))), cause="gone")
+    if not current or job.facts.spec.is_one_time:
+        return report(job, run, fence, result, at, alone=chain.is_alone(run, runs))
+    own = report(job, run, fence, result, at, alone=False)
+    if own is None:
+        return None
+    leased_at = run.leased_at if isinstance(run, rs.InFlight | rs.Awaiting) else 0
+    paused = pause(job, runs, By(max(at, leased_at)), cause="gone")
     assert isinstance(paused, Decision)
-    ends = tuple(part for part in own.slices if part.stream_id == run.facts.run_id)
-    return msgspec.structs.replace(paused, slices=paused.slices + ends)
+    return msgspec.structs.replace(paused, slices=paused.slices + own.slices)
 
 
 def resume(job: s.JobState | None, runs: tuple[rs.OpenRun, ...], by: By) -> Outcome:
-    """Run again from `at`: withdrawn runs that had begun are due now, the chain goes on later."""
+    """Run again from `at`: begun runs that were withdrawn are due now, the chain goes on."""
     if job is None:
-        return _absent()
+        return absent()
+    job = chain.effective(job, runs)
     if isinstance(job, s.Active):
         return None
     if not isinstance(job, s.Paused):
-        return _ended(job, "resumed")
-    at, head = by.at, job.facts
-    held = _held(job, runs)
-    cursor = chain.cursor_of(job, tuple(r for r in runs if r is not held))
-    gone = chain.settle(
-        job, cursor, at, _running_since(job, runs), held.facts.nominal if held else None
-    )
-    cursor = max(cursor, at)
+        return wrong_state(job, "resumed")
+    at, head, held = by.at, job.facts, chain.held(job, runs)
+    settled = settle(job, runs, at)
+    fires = held is not None and _still_fires(job, held.facts, at)
+    cursor = settled.cursor if held is None or fires else max(settled.cursor, held.facts.nominal)
     draft = Draft(head.job_id, job)
-    draft.on_job(e.Resumed(at, cursor, by.reason, gone, None, by.actor, head.tenant_id))
-    active = draft.job
-    assert active is not None
+    draft.on_job(e.Resumed(at, cursor, by.reason, settled.passed, None, by.actor, head.tenant_id))
     for run in runs:
-        if (
-            isinstance(run, rs.Withheld)
-            and run is not held
-            and (run.facts.begun or not run.facts.is_link)
-        ):
-            draft.on_run(run.facts.run_id, run, again(active, run.facts, at, at, cause="resumed"))
-    one_time = head.spec.is_one_time
-    if held is not None and (held.facts.nominal > at or one_time):
-        due = chain.Chain(head.job_id, head.spec).due(held.facts.nominal)
-        event = again(active, held.facts, max(due, at), at, cause="resumed")
-        draft.on_run(held.facts.run_id, held, event)
-        return draft.decision(runs, command=by.command)
+        if isinstance(run, rs.Withheld) and (run.facts.begun or not run.facts.is_link):
+            _schedule_again(draft, run, at, at)
     if held is not None:
-        skipped = re.Skipped(
-            at,
-            head.job_id,
-            head.tenant_id,
-            held.facts.nominal,
-            re.PAUSED,
-            due_at=held.facts.due_at,
-        )
-        draft.on_run(held.facts.run_id, held, skipped)
-    begun_link = any(r.facts.is_link and r.facts.begun and r.facts.life == head.life for r in runs)
-    if not one_time and (head.spec.plans_at_lease or not begun_link):
-        _plan(
-            draft, chain.Chain(head.job_id, head.spec).first_after(cursor), cursor, at, known=runs
-        )
+        _resume_frontier(draft, held, at, fires=fires)
+    if not fires and (head.spec.plans_at_lease or not chain.begun_links(job, runs)):
+        plan_next(draft, first_link(draft, cursor, at), cursor, at)
     return draft.decision(runs, command=by.command)
+
+
+def _still_fires(job: s.JobState, facts: rs.Facts, at: int) -> bool:
+    """§3, Resume: a withheld frontier whose slot has passed is skipped.
+
+    The occurrence of a one-time job does not pass, unless its `max_lateness` has.
+    """
+    limit = job.facts.spec.max_lateness_ms
+    waited = job.facts.spec.is_one_time and not (limit and at - facts.nominal > limit)
+    return facts.nominal > at or waited
+
+
+def _resume_frontier(draft: Draft, held: rs.Withheld, at: int, *, fires: bool) -> None:
+    job, facts = draft.job, held.facts
+    assert job is not None
+    if fires:
+        due_at = chain.Chain(facts.job_id, job.facts.spec).due(facts.nominal)
+        _schedule_again(draft, held, max(due_at, at), at)
+    else:
+        draft.on_run(facts.run_id, held, skipped(facts, at, re.PAUSED))
+
+
+def _schedule_again(draft: Draft, run: rs.Withheld, due_at: int, at: int) -> None:
+    job = draft.job
+    assert job is not None
+    event = again(job, run.facts, due_at, at, cause="resumed")
+    draft.on_run(run.facts.run_id, run, event)
 
 
 def cancel(job: s.JobState | None, runs: tuple[rs.OpenRun, ...], by: By) -> Outcome:
     """Tombstone: every run that is not in flight ends; those in flight are named in the event."""
     if job is None:
-        return _absent()
+        return absent()
     if isinstance(job, s.Cancelled):
         return None
     job = chain.effective(job, runs)
-    at, head = by.at, job.facts
-    held, frontier = _held(job, runs), _frontier(job, runs)
-    gone: tuple[re.Passed, ...] = ()
-    cursor = chain.cursor_of(job, runs)
-    if not isinstance(job, s.Finished):
-        gone = chain.settle(
-            job, cursor, at, _running_since(job, runs), held.facts.nominal if held else None
-        )
-    cursor = at if frontier or held else max(cursor, at)
+    at, head, held = by.at, job.facts, chain.held(job, runs)
+    settled = settle(job, runs, at)
     in_flight = tuple(r.facts.run_id for r in runs if isinstance(r, rs.InFlight | rs.Awaiting))
     draft = Draft(head.job_id, job)
-    draft.on_job(e.Cancelled(at, cursor, by.reason, gone, in_flight, by.actor, head.tenant_id))
+    event = e.Cancelled(
+        at, settled.cursor, by.reason, settled.passed, in_flight, by.actor, head.tenant_id
+    )
+    draft.on_job(event)
     for run in runs:
-        facts = run.facts
-        superseded = (
-            isinstance(run, rs.Withheld) and facts.is_link and not facts.begun and run is not held
-        )
-        if isinstance(run, rs.Ready | rs.Withheld) and not superseded:
-            event = re.Cancelled(
-                at,
-                facts.job_id,
-                facts.tenant_id,
-                facts.nominal,
-                "job cancelled",
-                facts.attempt,
-                facts.kind,
-                facts.due_at,
-            )
-            draft.on_run(facts.run_id, run, event)
+        superseded = run.facts.is_link and not run.facts.begun and run is not held
+        if isinstance(run, rs.Ready) or (isinstance(run, rs.Withheld) and not superseded):
+            draft.on_run(run.facts.run_id, run, _cancelled(run.facts, at))
     return draft.decision(runs, command=by.command)
+
+
+def _cancelled(facts: rs.Facts, at: int) -> re.Cancelled:
+    return re.Cancelled(
+        at,
+        facts.job_id,
+        facts.tenant_id,
+        facts.nominal,
+        "job cancelled",
+        facts.attempt,
+        facts.kind,
+        facts.due_at,
+    )
 
 
 def trigger(
@@ -343,9 +207,9 @@ def trigger(
 ) -> Outcome:
     """Ask for a manual run, due now. Its id comes from the command, so a repeat meets it."""
     if job is None:
-        return _absent()
+        return absent()
     if isinstance(job, s.Paused | s.Cancelled):
-        return _ended(job, "triggered")
+        return wrong_state(job, "triggered")
     if len(runs) >= MAX_OPEN_RUNS:
         return Rejected(
             "open_runs", f"the job has {len(runs)} open runs, at most {MAX_OPEN_RUNS} are allowed"
@@ -365,63 +229,3 @@ def trigger(
     )
     draft.on_run(stream, None, event)
     return draft.decision(runs, command=by.command)
-
-
-def _plan(
-    draft: Draft,
-    link: chain.Link | chain.End,
-    after: int,
-    at: int,
-    known: tuple[rs.OpenRun, ...] = (),
-) -> None:
-    """Append the first `Scheduled` of a link (or again, if it was withdrawn), or finish the job."""
-    job = draft.job
-    assert job is not None
-    if isinstance(link, chain.End):
-        if not job.facts.spec.is_one_time:
-            draft.on_job(e.Finished(at, max(after, at), link.passed, job.facts.tenant_id))
-        return
-    due = max(link.due_at, at) if job.facts.spec.is_one_time else link.due_at
-    planned = msgspec.structs.replace(link, due_at=due)
-    stream = slot_id(job.facts.job_id, job.facts.life, link.nominal, job.facts.spec_version)
-    withheld = next((r for r in known if r.facts.run_id == stream), None)
-    draft.on_run(stream, withheld, scheduled(job, planned, after, at))
-
-
-def _frontier(job: s.JobState, runs: tuple[rs.OpenRun, ...]) -> rs.Ready | None:
-    """Return the one link that waits and was never leased."""
-    for run in runs:
-        facts = run.facts
-        if (
-            isinstance(run, rs.Ready)
-            and facts.is_link
-            and not facts.begun
-            and facts.life == job.facts.life
-        ):
-            return run
-    return None
-
-
-def _held(job: s.JobState, runs: tuple[rs.OpenRun, ...]) -> rs.OpenRun | None:
-    if not isinstance(job, s.Paused) or not job.held:
-        return None
-    return next((r for r in runs if r.facts.run_id == job.held), None)
-
-
-def _running_since(job: s.JobState, runs: tuple[rs.OpenRun, ...]) -> int:
-    """Return the first lease of the newest link that is begun and open, 0 if there is none."""
-    mine = (r.facts for r in runs if r.facts.is_link and r.facts.life == job.facts.life)
-    return max((f.first_leased_at for f in mine), default=0)
-
-
-def _leased_at(run: rs.OpenRun) -> int:
-    return run.leased_at if isinstance(run, rs.InFlight | rs.Awaiting) else 0
-
-
-def _absent() -> Rejected:
-    return Rejected("absent", "there is no such job")
-
-
-def _ended(job: s.JobState, verb: str) -> Rejected:
-    status = s.STATUS_NAMES[type(job)]
-    return Rejected(status, f"a {status} job cannot be {verb}")

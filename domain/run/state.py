@@ -129,15 +129,19 @@ def evolve(run_id: bytes, state: RunState | None, event: e.RunEvent) -> RunState
             assert isinstance(state, Awaiting)
             return Awaiting(facts, state.leased_at, state.until)
         case e.Fired():
+            flying = isinstance(state, InFlight | Awaiting)
+            assert flying or (event.late and event.outcome == e.OK), "only a success may be late"
             return Reported(counted(facts, event.outcome))
         case e.Withdrawn():
             assert isinstance(state, Ready | Reported)
             return Withheld(facts)
         case e.Completed():
-            # A begun run that waits ends here when its occurrence expires.
-            assert isinstance(state, Reported | Ready)
+            expired = isinstance(state, Ready) and facts.begun
+            assert isinstance(state, Reported) or expired, "an end follows its `Fired`"
             return Ended(run_id, facts.version, event.outcome)
         case e.Skipped():
+            assert isinstance(state, Ready | Withheld)
+            assert not facts.begun or event.verdict == e.EXPIRED, "a begun run is not skipped"
             return Ended(run_id, facts.version, event.verdict)
         case e.Cancelled():
             return Ended(run_id, facts.version, e.CANCELLED)

@@ -1,0 +1,71 @@
+"""Links and verdicts as commands plan them: by nominal instant (protocol §7)."""
+
+import msgspec
+
+from domain import chain
+from domain.draft import Draft
+from domain.job import events as e
+from domain.job import state as s
+from domain.run import events as re
+from domain.run import state as rs
+from domain.run.planning import scheduled, stream_of
+
+
+class Settled(msgspec.Struct, frozen=True, gc=False):
+    """§3, settle(at): every slot ≤ `cursor` has a run or a verdict; `passed` are the new ones."""
+
+    cursor: int
+    passed: tuple[re.Passed, ...] = ()
+
+
+def settle(job: s.JobState, runs: tuple[rs.OpenRun, ...], at: int) -> Settled:
+    """Close the book of the schedule in force up to `at`.
+
+    The occurrence of a one-time job never passes, so its cursor is left behind it. Withdrawing or
+    cancelling a future frontier takes the cursor back to `at`: its slot has no verdict any more.
+    """
+    held = chain.held(job, runs)
+    cursor = chain.cursor_of(job, tuple(run for run in runs if run is not held))
+    if isinstance(job, s.Finished):
+        return Settled(max(cursor, at))
+    waits = held or chain.frontier(job, runs)
+    if job.facts.spec.is_one_time:
+        return Settled(min(cursor, at) if waits else cursor)
+    since = chain.running_since(job, runs)
+    passed = chain.settle(job, cursor, at, since, held.facts.nominal if held else None)
+    return Settled(at if waits else max(cursor, at), passed)
+
+
+def plan_next(draft: Draft, link: chain.Link | chain.End, after: int, at: int) -> None:
+    """Append the first `Scheduled` of a link, or finish the job.
+
+    A one-time job finishes without an event, by having no open link.
+    """
+    job = draft.job
+    assert job is not None
+    if isinstance(link, chain.Link):
+        event = scheduled(job, link, after, at)
+        draft.on_run(stream_of(job, link.nominal), None, event)
+    elif not job.facts.spec.is_one_time:
+        draft.on_job(e.Finished(at, max(after, at), link.passed, job.facts.tenant_id))
+
+
+def first_link(draft: Draft, after: int, at: int) -> chain.Link | chain.End:
+    """Return the first slot > `after`; the one of a one-time job is due now where it is past."""
+    job = draft.job
+    assert job is not None
+    slots = chain.Chain(job.facts.job_id, job.facts.spec)
+    return slots.once(after, at) if job.facts.spec.is_one_time else slots.first_after(after)
+
+
+def skipped(facts: rs.Facts, at: int, verdict: str) -> re.Skipped:
+    """Return the verdict of an occurrence that has a stream of its own."""
+    return re.Skipped(
+        at,
+        facts.job_id,
+        facts.tenant_id,
+        facts.nominal,
+        verdict,
+        kind=facts.kind,
+        due_at=facts.due_at,
+    )

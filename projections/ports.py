@@ -52,8 +52,11 @@ class Positions(Protocol):
 class HistoryStore(Protocol):
     """One copy of the run history; a row may arrive twice, the higher position stays."""
 
+    def missing(self) -> bool:
+        """Tell whether it is not there: new, or lost with all that it held."""
+
     def prepare(self) -> None:
-        """Create the tables that are missing."""
+        """Create what is missing."""
 
     def begin(self) -> None:
         """Drop this copy and create it empty: a rebuild starts."""
@@ -100,6 +103,9 @@ class View(Protocol):
     """One projection: a batch is applied durably together with, or before, its positions."""
 
     name: str
+
+    def prepare(self) -> None:
+        """Make sure that it can be written; a view that was lost forgets its positions first."""
 
     def apply(self, batch: Sequence[Recorded], positions: Mapping[int, int]) -> None:
         """Make the rows of `batch` durable, then the positions. Bears repetition."""

@@ -54,6 +54,12 @@ class HistoryView:
         self._store = store
         self._positions = positions
 
+    def prepare(self) -> None:
+        """Create the tables; where they were lost, the log is read from its beginning."""
+        if self._store.missing():
+            self._positions.forget(self.name)
+            self._store.prepare()
+
     def apply(self, batch: Sequence[Recorded], positions: Mapping[int, int]) -> None:
         """Insert the rows of `batch`, then store the positions."""
         attempts, runs = rows(batch)
@@ -84,6 +90,9 @@ class BoardView:
         self.name = name
         self._store = store
 
+    def prepare(self) -> None:
+        """Nothing: its tables come with the log's."""
+
     def apply(self, batch: Sequence[Recorded], positions: Mapping[int, int]) -> None:
         """Apply the job events of `batch` and store the positions."""
         self._store.write(self.name, changes(batch), positions)
@@ -100,10 +109,11 @@ class BoardView:
 class _Reader:
     """Where one view stands, and whether it is read for by itself."""
 
-    def __init__(self, view: View, at: dict[int, int], parked: set[bytes]) -> None:
+    def __init__(self, view: View) -> None:
         self.view = view
-        self.at = at
-        self.parked = parked
+        self.ready = False
+        self.at: dict[int, int] = {}
+        self.parked: set[bytes] = set()
         self.apart = True
         self.retry_us = RETRY_US
         self.not_before_us = 0
@@ -124,17 +134,16 @@ class Projector:
         self._readers: list[_Reader] = []
 
     def start(self, tick: _Now) -> None:  # noqa: ARG002 - every role starts with a tick
-        """Load where every view stands."""
-        self._readers = [
-            _Reader(view, self._positions.load(view.name), self._parking.load(view.name))
-            for view in self._views
-        ]
-        for reader in self._readers:
-            self._lag.parked(reader.view.name, len(reader.parked))
+        """Begin; each view is prepared by its first batch, so that one cannot hold up another."""
+        self._readers = [_Reader(view) for view in self._views]
 
     def start_at(self, positions: Mapping[int, int], parked: set[bytes]) -> None:
         """Begin every view from these positions, whatever is stored."""
-        self._readers = [_Reader(view, dict(positions), set(parked)) for view in self._views]
+        self._readers = [_Reader(view) for view in self._views]
+        for reader in self._readers:
+            reader.ready = True
+            reader.at = dict(positions)
+            reader.parked = set(parked)
 
     def run_one_batch(self, tick: _Now) -> int:
         """Apply one batch to every view; return after how many µs to come back.
@@ -144,15 +153,16 @@ class Projector:
         rest = PERIOD_US
         away: Unavailable | None = None
         for group in self._groups(tick):
-            batch = self._read(group)
-            full = len(batch) >= FULL
+            batch: Sequence[Recorded] | None = None
             for reader in group:
                 try:
-                    self._apply(reader, batch, tick, full=full)
+                    self._ready(reader)
+                    batch = self._read(group) if batch is None else batch
+                    self._apply(reader, batch, tick, full=len(batch) >= FULL)
                 except Unavailable as error:
-                    self._hold(reader, batch, tick)
+                    self._hold(reader, batch or (), tick)
                     away = error
-            if full:
+            if batch is not None and len(batch) >= FULL:
                 rest = 0
         if away is not None:
             raise away
@@ -174,6 +184,16 @@ class Projector:
         """Return positions and parked streams of a view, as of the last batch."""
         reader = next(r for r in self._readers if r.view.name == view)
         return dict(reader.at), set(reader.parked)
+
+    def _ready(self, reader: _Reader) -> None:
+        """Prepare a view and load where it stands, once, and again after its engine was away."""
+        if not reader.ready:
+            name = reader.view.name
+            reader.view.prepare()
+            reader.at = self._positions.load(name)
+            reader.parked = self._parking.load(name)
+            reader.ready = True
+            self._lag.parked(name, len(reader.parked))
 
     def _groups(self, tick: _Now) -> list[list[_Reader]]:
         """Return who is read for together; a view that waits for its engine is left out."""
@@ -207,6 +227,7 @@ class Projector:
         waiting = (r for r in batch if r.position > reader.at.get(r.shard, 0) and r.event)
         oldest = min((r.event.at for r in waiting if r.event is not None), default=tick.at)
         self._lag.lag(reader.view.name, max(0, tick.at - oldest))
+        reader.ready = False  # it may come back empty
         reader.apart = True
         reader.not_before_us = tick.mono_us + reader.retry_us
         reader.retry_us = min(2 * reader.retry_us, RETRY_MAX_US)

@@ -13,6 +13,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from infra.embedded.broker import BrokerOptions, EmbeddedBroker
+from infra.embedded.history import EmbeddedHistory, HistoryOptions
 from infra.embedded.postgres import EmbeddedPostgres, PostgresOptions
 from tests.engines import apache_kafka as kafka
 from tests.engines.databases import Databases
@@ -64,6 +65,13 @@ def embedded_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedd
     """The broker that comes with the installation: what it held is gone when it ends."""
     options = BrokerOptions(data_dir=tmp_path_factory.mktemp("embedded-broker"))
     with EmbeddedBroker(options) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedHistory]:
+    """ClickHouse's engine in a process of its own; each test takes a database of its own."""
+    with EmbeddedHistory(HistoryOptions(data_dir=tmp_path_factory.mktemp("history"))) as engine:
         yield engine
 
 

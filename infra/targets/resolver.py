@@ -80,7 +80,7 @@ def look_up(name: str, resolver: dns.resolver.Resolver) -> Found:
     return Found(tuple(addresses), min(max(*ttls, TTL_S_MIN), TTL_S_MAX))
 
 
-class DnsResolver:
+class ThreadedResolver:
     """The resolver over the name servers of the machine (or those given)."""
 
     def __init__(

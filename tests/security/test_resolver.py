@@ -15,7 +15,7 @@ import dns.rdatatype
 import dns.rrset
 import pytest
 
-from infra.targets.resolver import ADDRESSES_MAX, THREADS_OF_A_TENANT, DnsResolver, Found
+from infra.targets.resolver import ADDRESSES_MAX, THREADS_OF_A_TENANT, ThreadedResolver, Found
 
 PATIENCE_S: Final = 20.0
 Zone = Callable[[str, str], list[str] | None]
@@ -87,12 +87,12 @@ def server() -> Iterator[NameServer]:
 
 
 @pytest.fixture
-def resolver(server: NameServer) -> Iterator[DnsResolver]:
-    with contextlib.closing(DnsResolver(("127.0.0.1",), server.port)) as made:
+def resolver(server: NameServer) -> Iterator[ThreadedResolver]:
+    with contextlib.closing(ThreadedResolver(("127.0.0.1",), server.port)) as made:
         yield made
 
 
-def wait_for(resolver: DnsResolver, name: str) -> Found:
+def wait_for(resolver: ThreadedResolver, name: str) -> Found:
     until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
         select.select([resolver], (), (), 1.0)
@@ -102,13 +102,13 @@ def wait_for(resolver: DnsResolver, name: str) -> Found:
     pytest.fail(f"no answer for {name}")
 
 
-def test_both_families_are_asked(resolver: DnsResolver) -> None:
+def test_both_families_are_asked(resolver: ThreadedResolver) -> None:
     assert resolver.ask("hook.example.com", A) is None
     found = wait_for(resolver, "hook.example.com")
     assert found.addresses == ("192.0.2.7", "2001:db8::7")
 
 
-def test_what_is_known_is_not_asked_again(server: NameServer, resolver: DnsResolver) -> None:
+def test_what_is_known_is_not_asked_again(server: NameServer, resolver: ThreadedResolver) -> None:
     resolver.ask("hook.example.com", A)
     found = wait_for(resolver, "hook.example.com")
     assert resolver.ask("hook.example.com", B) == found
@@ -119,7 +119,7 @@ def test_an_answer_is_forgotten_within_half_a_minute_whatever_its_owner_says(
     server: NameServer,
 ) -> None:
     now_s = 1000.0
-    aging = DnsResolver(("127.0.0.1",), server.port, lambda: now_s)
+    aging = ThreadedResolver(("127.0.0.1",), server.port, lambda: now_s)
     with contextlib.closing(aging):
         aging.ask("hook.example.com", A)
         wait_for(aging, "hook.example.com")
@@ -132,18 +132,18 @@ def test_an_answer_is_forgotten_within_half_a_minute_whatever_its_owner_says(
     "name", ["no.example.com", "nothing.example.com", "many.example.com", "chain.example.com"]
 )
 def test_no_name_no_address_too_many_addresses_or_aliases_find_nothing(
-    resolver: DnsResolver, name: str
+    resolver: ThreadedResolver, name: str
 ) -> None:
     resolver.ask(name, A)
     assert wait_for(resolver, name).addresses == ()
 
 
-def test_a_name_server_that_is_silent_is_given_up(resolver: DnsResolver) -> None:
+def test_a_name_server_that_is_silent_is_given_up(resolver: ThreadedResolver) -> None:
     resolver.ask("silent.example.com", A)
     assert wait_for(resolver, "silent.example.com").addresses == ()
 
 
-def test_one_tenants_dead_names_do_not_hold_up_another_tenant(resolver: DnsResolver) -> None:
+def test_one_tenants_dead_names_do_not_hold_up_another_tenant(resolver: ThreadedResolver) -> None:
     dead = [f"silent{n}.example.com" for n in range(4 * THREADS_OF_A_TENANT)]
     for name in dead:
         resolver.ask(name, A)
@@ -157,7 +157,7 @@ def test_one_tenants_dead_names_do_not_hold_up_another_tenant(resolver: DnsResol
 
 
 def test_the_operating_system_is_not_asked(
-    resolver: DnsResolver, monkeypatch: pytest.MonkeyPatch
+    resolver: ThreadedResolver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("asked the operating system")

@@ -15,7 +15,7 @@ import dns.rdatatype
 import dns.rrset
 import pytest
 
-from infra.targets.resolver import ADDRESSES_MAX, THREADS_OF_A_TENANT, ThreadedResolver, Found
+from infra.targets.resolver import ADDRESSES_MAX, THREADS_OF_A_TENANT, Found, ThreadedResolver
 
 PATIENCE_S: Final = 20.0
 Zone = Callable[[str, str], list[str] | None]

@@ -2,7 +2,8 @@
 
 `Truth` awaits; the others are plain calls, bounded by the adapter's timeouts, that the API makes in
 a thread. Every call takes the tenant, and another tenant's rows are as absent as rows that never
-were. Pages go by key, never by offset, and always come newest first.
+were. Pages go by key, never by offset, and always come newest first. An engine
+that is away, or does not answer in time, is `domain.ports.Unavailable`.
 """
 
 from collections.abc import Callable
@@ -19,10 +20,6 @@ PAGE_MAX: Final = 200
 """Rows of a page; adapters are asked for one more, which tells whether another page follows."""
 ATTEMPTS_SHOWN: Final = 100
 """Attempts of a run in a page, the newest; a policy allows as many."""
-
-
-class Unavailable(Exception):
-    """The engine behind a port cannot be reached, or did not answer in time."""
 
 
 Reveal = Callable[[bytes, bytes, bytes], bytes | None]

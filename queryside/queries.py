@@ -1,0 +1,293 @@
+"""The questions of tenants, each bound to who asks: another's job is as absent as none.
+
+One job is answered from the log itself, so its answer is never behind. Lists and histories come
+from views; a caller who brings the `position` of a command waits for its view.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from domain import ids
+from domain.job import events as e
+from domain.job import state as s
+from domain.opaque import Seal, read_position
+from domain.problem import PARAMETER, Problem, invalid
+from domain.refusal import Refused
+from domain.run import state as rs
+from domain.schedule.schedule import OneTime, parse_one_time
+from domain.tenant import Caller
+from projections import job_board, run_history
+from queryside import shown
+from queryside.pages import Cursors, Cut, Edge, cut, limit_of
+from queryside.ports import (
+    Freshness,
+    JobBoard,
+    JobFilter,
+    JobPlace,
+    Reveal,
+    RunHistory,
+    RunLine,
+    RunPlace,
+    Standing,
+    Truth,
+)
+
+WAIT_S: Final = 2.0
+"""How long a list waits for its view; then it says so."""
+POLL_S: Final = 0.025
+EVENTS_PAGE: Final = 500
+VERSION_DIGITS: Final = 9
+STATUSES: Final = ("active", "paused", "finished", "cancelled")
+LABELS_ASKED_MAX: Final = 10
+TEXT_MAX: Final = 253
+
+
+class Views(msgspec.Struct, frozen=True):
+    """The views of a process that answers lists; one that does not has none."""
+
+    board: JobBoard
+    history: RunHistory
+    freshness: Freshness
+
+
+class Queries:
+    """Raises Problem for refusals, Unavailable when an engine cannot be reached."""
+
+    def __init__(  # noqa: PLR0913 - its ports
+        self,
+        truth: Truth,
+        views: Views | None,
+        reveal: Reveal,
+        *,
+        now: Callable[[], int],
+        cursors: Seal,
+        positions: Seal,
+    ) -> None:
+        """`now` is ms of the database clock as estimated; the seals make tokens."""
+        self._truth = truth
+        self._views = views
+        self._reveal = reveal
+        self._now = now
+        self._cursors = cursors
+        self._positions = positions
+
+    # ------------------------------------------------------------ one job
+
+    async def job(
+        self, caller: Caller, job_id: str, *, min_version: str | None, as_of: str | None
+    ) -> shown.JobShown:
+        """Return a job as it stands, or as it stood."""
+        wanted = _version(min_version)
+        standing = await self._standing(caller, job_id)
+        if wanted > standing.job.facts.version:
+            raise Problem("behind", f"the job is at version {standing.job.facts.version}")
+        if as_of is None:
+            return shown.job(standing.job, standing.runs, self._now(), self._reveal)
+        at = self._past(as_of)
+        past = await self._as_of(standing.job.facts.job_id, at)
+        if past is None:
+            raise Problem("absent", "there was no such job then")
+        return shown.job(past, None, at, self._reveal)
+
+    async def _standing(self, caller: Caller, job_id: str) -> Standing:
+        raw = ids.parse(ids.JOB, job_id)
+        found = await self._truth.standing(raw) if raw is not None else None
+        if found is None or found.job.facts.tenant_id != caller.tenant_id:
+            raise Problem("absent", "there is no such job")
+        return found
+
+    def _past(self, text: str) -> int:
+        found = parse_one_time(text, 0)
+        if isinstance(found, OneTime) and 0 <= found.run_at <= self._now():
+            return found.run_at
+        why = "an instant of the past" if isinstance(found, OneTime) else found.detail
+        raise invalid((Refused(f"{PARAMETER}as_of", why),))
+
+    async def _as_of(self, job_id: bytes, at: int) -> s.JobState | None:
+        state: s.JobState | None = None
+        seen = 0
+        while True:
+            page = await self._truth.events(job_id, job_id, seen, EVENTS_PAGE)
+            for event in page:
+                assert isinstance(event, e.Event), "a job's stream holds events of jobs"
+                if event.at > at:
+                    return state
+                state = s.evolve(job_id, state, event)
+            seen += len(page)
+            if len(page) < EVENTS_PAGE:
+                return state
+
+    async def events(
+        self, caller: Caller, job_id: str, *, run: str | None, limit: str | None, cursor: str | None
+    ) -> shown.EventPage:
+        """Return the audit trail of a job, or of one of its runs, oldest first."""
+        count = limit_of(limit)
+        standing = await self._standing(caller, job_id)
+        job = standing.job.facts.job_id
+        stream = job if run is None else ids.parse(ids.RUN, run)
+        if stream is None:
+            raise Problem("absent", "there is no such run")
+        cursors = self._cursors_of(caller, b"events", job + stream)
+        edge = cursors.read(cursor)
+        after = edge.number if edge else 0
+        found = await self._truth.events(job, stream, after, count + 1)
+        if not found and run is not None and after == 0:
+            raise Problem("absent", "there is no such run")
+        items = [
+            shown.event_item(after + index, event) for index, event in enumerate(found[:count], 1)
+        ]
+        return shown.EventPage(
+            items,
+            cursors.issue(after + count, b"") if len(found) > count else None,
+            cursors.issue(max(0, after - count), b"") if after else None,
+        )
+
+    # ------------------------------------------------------------ lists
+
+    async def jobs(
+        self,
+        caller: Caller,
+        wanted: JobFilter,
+        *,
+        limit: str | None,
+        cursor: str | None,
+        position: str | None,
+    ) -> shown.JobPage:
+        """Return a page of the tenant's jobs, newest first."""
+        views = self._lists()
+        _check(wanted)
+        count = limit_of(limit)
+        cursors = self._cursors_of(caller, b"jobs", msgspec.msgpack.encode(wanted))
+        edge = cursors.read(cursor)
+        await self._wait_for(views, job_board.VIEW, caller, position)
+        place = JobPlace(edge.number, edge.id) if edge else None
+        lines = await asyncio.to_thread(
+            views.board.page,
+            caller.tenant_id,
+            wanted,
+            place,
+            count + 1,
+            newer=edge is not None and edge.newer,
+        )
+        page = cut(lines, count, edge)
+        older, newer = _ends(page, cursors, lambda line: (line.row.defined_at, line.row.job_id))
+        return shown.JobPage([shown.job_item(line) for line in page.lines], older, newer)
+
+    async def runs(
+        self,
+        caller: Caller,
+        job_id: str,
+        *,
+        limit: str | None,
+        cursor: str | None,
+        position: str | None,
+    ) -> shown.RunPage:
+        """Return a page of a job's runs, newest first: those in the history and the open ones."""
+        views = self._lists()
+        count = limit_of(limit)
+        standing = await self._standing(caller, job_id)
+        job = standing.job.facts.job_id
+        cursors = self._cursors_of(caller, b"runs", job)
+        edge = cursors.read(cursor)
+        await self._wait_for(views, run_history.VIEW, caller, position)
+        place = RunPlace(edge.number, edge.id) if edge else None
+        newer = edge is not None and edge.newer
+        past = await asyncio.to_thread(
+            views.history.page, caller.tenant_id, job, place, count + 1, newer=newer
+        )
+        page = cut(_merged(past, standing.runs, edge, count + 1), count, edge)
+        ends = _ends(page, cursors, lambda line: (line.run.nominal, line.run.run_id))
+        return shown.RunPage([shown.run_item(line) for line in page.lines], *ends)
+
+    def _lists(self) -> Views:
+        if self._views is None:
+            raise Problem("no_route", "lists are answered by the query role")
+        return self._views
+
+    def _cursors_of(self, caller: Caller, name: bytes, rest: bytes) -> Cursors:
+        return Cursors(self._cursors, caller.tenant_id + name + b"\0" + rest)
+
+    async def _wait_for(self, views: Views, view: str, caller: Caller, token: str | None) -> None:
+        """Wait until a view has read what a command wrote; raises Problem when it has not."""
+        if token is None:
+            return
+        found = read_position(self._positions, caller.tenant_id, token)
+        if found is None:
+            reason = Refused(f"{PARAMETER}position", "the position that a command answered")
+            raise invalid((reason,))
+        shard, position = found
+        try:
+            async with asyncio.timeout(WAIT_S):
+                while await asyncio.to_thread(views.freshness.reached, view, shard) < position:  # noqa: ASYNC110 - the projector is another process
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError:
+            raise Problem("behind", "the list has not come to this position yet") from None
+
+
+def _version(text: str | None) -> int:
+    if text is None:
+        return 0
+    if text.isascii() and text.isdecimal() and len(text) <= VERSION_DIGITS:
+        return int(text)
+    raise invalid((Refused(f"{PARAMETER}min_version", "a version, a whole number"),))
+
+
+def _check(wanted: JobFilter) -> None:
+    wrong = []
+    if wanted.status and wanted.status not in STATUSES:
+        wrong.append(Refused(f"{PARAMETER}status", f"one of {', '.join(STATUSES)}"))
+    for name, value in (("name_prefix", wanted.name_prefix), ("host", wanted.host)):
+        if len(value) > TEXT_MAX or "\0" in value:
+            wrong.append(Refused(f"{PARAMETER}{name}", f"at most {TEXT_MAX} characters"))
+    if wrong:
+        raise invalid(wrong)
+
+
+def labels_of(texts: list[str]) -> tuple[tuple[str, str], ...]:
+    """Read parameters `label`, each `name:value`; raises Problem."""
+    found = [text.partition(":") for text in texts]
+    fits = len(texts) <= LABELS_ASKED_MAX and all(len(text) <= 2 * TEXT_MAX for text in texts)
+    if not fits or any(not name or not mark or "\0" in value for name, mark, value in found):
+        reason = Refused(f"{PARAMETER}label", f"name:value, at most {LABELS_ASKED_MAX} times")
+        raise invalid((reason,))
+    return tuple(sorted((name, value) for name, _, value in found))
+
+
+def _ends(
+    page: Cut[Any], cursors: Cursors, place: Callable[[Any], tuple[int, bytes]]
+) -> tuple[str | None, str | None]:
+    """Return the cursors of the next (older) and of the previous (newer) page."""
+    if not page.lines:
+        return None, None
+    older = cursors.issue(*place(page.lines[-1])) if page.older else None
+    newer = cursors.issue(*place(page.lines[0]), newer=True) if page.newer else None
+    return older, newer
+
+
+def _merged(
+    past: list[RunLine], runs: tuple[rs.OpenRun, ...], edge: Edge | None, limit: int
+) -> list[RunLine]:
+    """Return the page of history and open runs together, in the order of both.
+
+    The open runs were read first: one that ended since is shown as the history has it.
+    """
+    lines = {_place(line): line for line in past}
+    for run in runs:
+        place = run.facts.nominal, run.facts.run_id
+        if edge is not None and (place > (edge.number, edge.id)) != edge.newer:
+            continue
+        known = lines.get(place)
+        if known is None or known.run.status not in shown.ENDED:
+            lines[place] = shown.open_line(run, known)
+    order = sorted(lines, reverse=True)
+    if edge is not None:
+        order = [place for place in order if place != (edge.number, edge.id)]
+    kept = order[-limit:] if edge is not None and edge.newer else order[:limit]
+    return [lines[place] for place in kept]
+
+
+def _place(line: RunLine) -> tuple[int, bytes]:
+    return line.run.nominal, line.run.run_id

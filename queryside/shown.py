@@ -1,0 +1,344 @@
+"""What queries answer, and how a job, a run and an event are shown."""
+
+import base64
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from domain import outlook, wording
+from domain.catalogue import NAMES, DomainEvent
+from domain.ids import JOB, KIND_NAMES, RUN, text
+from domain.instant import rfc3339
+from domain.job import state as s
+from domain.job.events import JobSpec
+from domain.run import state as rs
+from domain.run.events import Passed
+from projections.rows import AttemptRow, RunRow
+from projections.run_history import NO_RUN
+from queryside.ports import JobLine, Reveal, RunLine
+
+Instant = Annotated[str, Meta(description="RFC 3339, UTC, milliseconds")]
+
+
+class Pause(msgspec.Struct):
+    """Since when and why a job is paused. `cause`: request, or gone (the target answered 410)."""
+
+    at: Instant
+    cause: str
+    reason: str
+
+
+class JobShown(msgspec.Struct, kw_only=True):
+    """A job as it stands. `spec` can be sent back as a definition, but for its header values."""
+
+    job_id: str
+    key: str | None
+    status: Annotated[str, Meta(description="active, paused, finished or cancelled")]
+    version: int
+    spec: dict[str, Any]
+    next_run_at: Instant | None
+    next_due_at: Instant | None
+    next_runs: list[Instant]
+    in_flight: list[str] | UnsetType = UNSET
+    defined_at: Instant
+    changed_at: Instant
+    paused: Pause | UnsetType = UNSET
+    as_of: Instant | UnsetType = UNSET
+
+
+class JobItem(msgspec.Struct, kw_only=True):
+    """A job in a list."""
+
+    job_id: str
+    name: str
+    status: str
+    type: str
+    schedule: str | None
+    timezone: str | None
+    target: str
+    labels: dict[str, str]
+    version: int
+    next_run_at: Instant | None
+    next_due_at: Instant | None
+    runs_in_flight: int
+    defined_at: Instant
+    changed_at: Instant
+
+
+class AttemptItem(msgspec.Struct, kw_only=True):
+    """One call of the target. `body`: the first of the answer, as text."""
+
+    attempt: int
+    due_at: Instant
+    leased_at: Instant
+    ended_at: Instant
+    lateness_ms: int
+    latency_ms: float
+    outcome: Annotated[str, Meta(description="ok, failed, lost or abandoned")]
+    then: Annotated[str, Meta(description="succeeded, dead, retry, withdrawn or cancelled")]
+    status: int | None
+    error: str | None
+    late: bool
+    headers: dict[str, str]
+    body: str
+
+
+class RunItem(msgspec.Struct, kw_only=True):
+    """One occurrence, or with `count` slots up to `last` that share a verdict and have no run."""
+
+    run_id: str | None
+    kind: str
+    scheduled_for: Instant
+    due_at: Instant | None
+    status: str
+    verdict: str | None
+    cause: str | None
+    attempts: list[AttemptItem]
+    attempts_made: int
+    fired_at: Instant | None
+    ended_at: Instant | None
+    last: Instant | UnsetType = UNSET
+    count: int | UnsetType | None = UNSET
+
+
+class EventItem(msgspec.Struct, kw_only=True):
+    """What happened, when, and by whom."""
+
+    version: int
+    event: str
+    at: Instant
+    actor: str | None
+    detail: dict[str, Any]
+
+
+class JobPage(msgspec.Struct):
+    """A page of jobs."""
+
+    items: list[JobItem]
+    next_cursor: str | None
+    prev_cursor: str | None
+
+
+class RunPage(msgspec.Struct):
+    """A page of runs."""
+
+    items: list[RunItem]
+    next_cursor: str | None
+    prev_cursor: str | None
+
+
+class EventPage(msgspec.Struct):
+    """A page of events."""
+
+    items: list[EventItem]
+    next_cursor: str | None
+    prev_cursor: str | None
+
+
+def _instant(at: int | None) -> str | None:
+    return rfc3339(at) if at else None
+
+
+# ------------------------------------------------------------------ jobs
+
+
+def job(
+    state: s.JobState, runs: tuple[rs.OpenRun, ...] | None, at: int, reveal: Reveal
+) -> JobShown:
+    """Show a job with its open runs, or, where `runs` is None, as of a past instant `at`."""
+    facts = state.facts
+    if runs is None:
+        link, status = outlook.next_link(state, at), s.STATUS_NAMES[type(state)]
+    else:
+        link, status = outlook.next_open(state, runs, at), outlook.status(state, runs)
+    found = JobShown(
+        job_id=text(JOB, facts.job_id),
+        key=facts.key or None,
+        status=status,
+        version=facts.version,
+        spec=wording.spec(facts.spec) | _payload(state, reveal),
+        next_run_at=_instant(link.nominal) if link else None,
+        next_due_at=_instant(link.due_at) if link else None,
+        next_runs=list(outlook.following(facts.spec.schedule, link.nominal)) if link else [],
+        defined_at=rfc3339(facts.defined_at),
+        changed_at=rfc3339(facts.changed_at),
+    )
+    if runs is None:
+        found.as_of = rfc3339(at)
+    else:
+        found.in_flight = outlook.in_flight(runs)
+    if isinstance(state, s.Paused):
+        found.paused = Pause(rfc3339(state.paused_at), state.cause, state.reason)
+    return found
+
+
+def _payload(state: s.JobState, reveal: Reveal) -> dict[str, Any]:
+    spec: JobSpec = state.facts.spec
+    if not spec.content_type:
+        return {}
+    if not spec.payload:
+        return {"payload_text": ""}
+    plain = reveal(state.facts.tenant_id, state.facts.job_id, spec.payload)
+    if plain is None:
+        return {"payload_erased": True}
+    if spec.content_type.startswith("application/json"):
+        try:
+            msgspec.json.decode(plain)
+            return {"payload": msgspec.Raw(plain)}
+        except msgspec.DecodeError:
+            pass  # a text that was sent as JSON and is none is shown as a text
+    try:
+        return {"payload_text": plain.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"payload_base64": base64.b64encode(plain).decode("ascii")}
+
+
+def job_item(line: JobLine) -> JobItem:
+    """Show a job of the board."""
+    row = line.row
+    return JobItem(
+        job_id=text(JOB, row.job_id),
+        name=row.name,
+        status=row.status,
+        type="one_time" if row.one_time else "recurring",
+        schedule=row.schedule or None,
+        timezone=row.timezone or None,
+        target=row.target,
+        labels=dict(row.labels),
+        version=row.version,
+        next_run_at=_instant(line.next_run_at),
+        next_due_at=_instant(line.next_due_at),
+        runs_in_flight=line.in_flight,
+        defined_at=rfc3339(row.defined_at),
+        changed_at=rfc3339(row.changed_at),
+    )
+
+
+# ------------------------------------------------------------------ runs
+
+ENDED: Final = frozenset({"succeeded", "dead", "skipped", "cancelled"})
+
+
+def run_item(line: RunLine) -> RunItem:
+    """Show a row of the history."""
+    row = line.run
+    is_range = row.run_id == NO_RUN
+    found = RunItem(
+        run_id=None if is_range else text(RUN, row.run_id),
+        kind=KIND_NAMES[row.kind],
+        scheduled_for=rfc3339(row.nominal),
+        due_at=_instant(row.due_at),
+        status=row.status,
+        verdict=row.verdict or None,
+        cause=row.cause or None,
+        attempts=[_attempt(attempt) for attempt in line.attempts],
+        attempts_made=row.attempts,
+        fired_at=_instant(row.fired_at),
+        ended_at=_instant(row.ended_at) if row.status in ENDED else None,
+    )
+    if is_range:
+        found.last = rfc3339(row.last)
+        found.count = row.count or None
+    return found
+
+
+def _attempt(row: AttemptRow) -> AttemptItem:
+    return AttemptItem(
+        attempt=row.attempt,
+        due_at=rfc3339(row.due_at),
+        leased_at=rfc3339(row.leased_at),
+        ended_at=rfc3339(row.ended_at),
+        lateness_ms=row.lateness_ms,
+        latency_ms=row.elapsed_us / 1_000,
+        outcome=row.outcome,
+        then=row.then,
+        status=row.status or None,
+        error=row.error or None,
+        late=row.late,
+        headers=dict(row.headers),
+        body=row.body.decode("utf-8", "replace"),
+    )
+
+
+def open_line(run: rs.OpenRun, past: RunLine | None) -> RunLine:
+    """Return the line of a run that has not ended, with the attempts that history knows of it."""
+    facts = run.facts
+    match run:
+        case rs.InFlight() | rs.Awaiting():
+            status = "running"
+        case rs.Withheld():
+            status = "withdrawn"
+        case _:
+            status = "waiting" if facts.begun else "scheduled"
+    row = RunRow(
+        facts.tenant_id,
+        facts.job_id,
+        facts.nominal,
+        facts.run_id,
+        facts.kind,
+        facts.nominal,
+        1,
+        facts.due_at,
+        status,
+        "",
+        "",
+        facts.attempt,
+        facts.first_leased_at,
+        0,
+        0,
+    )
+    return RunLine(row, past.attempts if past else ())
+
+
+# ------------------------------------------------------------------ events
+
+_HIDDEN: Final = frozenset(
+    {"tenant_id", "session", "nonce", "command_id", "body", "actor", "at", "job_id", "of"}
+)
+_INSTANTS: Final = frozenset(
+    {"nominal", "due_at", "until", "leased_at", "sent_at", "cursor", "after"}
+)
+_RUNS: Final = frozenset({"run_id", "held", "runs", "in_flight"})
+
+
+def event_item(version: int, event: DomainEvent) -> EventItem:
+    """Show an event: what is the tenant's own of it, without secrets."""
+    detail = {
+        name: _field(name, value)
+        for name in event.__struct_fields__
+        if name not in _HIDDEN and (value := getattr(event, name)) not in (None, "", b"", ())
+    }
+    return EventItem(
+        version=version,
+        event=NAMES[type(event)],
+        at=rfc3339(event.at),
+        actor=getattr(event, "actor", "") or None,
+        detail=detail,
+    )
+
+
+def _field(name: str, value: Any) -> Any:
+    if name == "kind":
+        return KIND_NAMES[value]
+    if name == "headers":
+        return dict(value)
+    if isinstance(value, JobSpec):
+        return wording.spec(value)
+    if name in _RUNS:
+        return text(RUN, value) if isinstance(value, bytes) else [text(RUN, run) for run in value]
+    if name in _INSTANTS:
+        return _instant(value)
+    if name == "passed":
+        return [_passed(item) for item in value]
+    return msgspec.to_builtins(value)
+
+
+def _passed(item: Passed) -> dict[str, Any]:
+    return {
+        "first": rfc3339(item.first),
+        "last": rfc3339(item.last),
+        "count": item.count,
+        "verdict": item.verdict,
+        "cause": item.cause or None,
+    }

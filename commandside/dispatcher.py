@@ -164,7 +164,7 @@ class Dispatcher:
             case ReadReply() if sent.kind == "reread":
                 self._reporting.on_read(stripe, sent, reply)
             case ReadReply():
-                self._leasing.on_read(stripe, sent, reply)
+                self._leasing.on_read(stripe, sent, reply, tick)
             case SpecsReply():
                 self._flights.on_specs(stripe, sent, reply, tick)
             case ReadBackReply():

@@ -94,7 +94,7 @@ class Leasing:
             flight.pinned = granted.pinned
             leased.append(flight)
         for run_id, wait_ms in reply.early:
-            flights.heap.again(entries.pop(run_id), reply.at + wait_ms)
+            flights.heap.again(entries.pop(run_id), tick.at + wait_ms)
         for run_id in reply.decide:
             stripe.undecided.append(Undecided(entries.pop(run_id)))
         for run_id in reply.gone:
@@ -121,7 +121,7 @@ class Leasing:
         self._flights.submit(stripe, Read(jobs), Sent("read", 0, undecided=batch))
         return True
 
-    def on_read(self, stripe: Stripe, sent: Sent, reply: ReadReply) -> None:
+    def on_read(self, stripe: Stripe, sent: Sent, reply: ReadReply, tick: Tick) -> None:
         """Decide each entry on what was read; one that must wait is deferred."""
         flights = self._flights
         nonce, session = self._nonce(NONCE_BYTES), flights.session.id
@@ -135,7 +135,7 @@ class Leasing:
                 self._count("leases_gone")
                 continue
             if run.facts.due_at > reply.at:
-                flights.heap.again(item.entry, run.facts.due_at)
+                flights.heap.again(item.entry, tick.at + run.facts.due_at - reply.at)
                 continue
             item.job, item.nonce, item.session = standing.job, nonce, session
             item.beside = tuple(r for r in runs if r is not run)

@@ -1,0 +1,173 @@
+"""A result is kept until the log has taken it; what it says follows from the job as it is."""
+
+import msgspec
+
+from commandside.ports import (
+    SESSION_MS,
+    Append,
+    Renew,
+)
+from domain.envelope import Decision
+from domain.job import decide as job
+from domain.job.decide import By
+from domain.run import events as re
+from infra.memory.fire_log import Fate
+from infra.memory.targets import Reply
+from tests.commandside.scene import Scene, failing_job, header, once, struck
+from tests.contracts import jobs
+
+MINUTE = 60_000
+
+
+# ------------------------------------------------------------------ results
+
+
+def test_a_result_is_kept_until_the_log_takes_it() -> None:
+    scene = Scene()
+    run = scene.one_time()
+    scene.hand_off()
+    scene.fates = lambda _s, request: struck(request, Append, Fate.DOWN)
+    scene.until(lambda: scene.deliverer.hits)
+    scene.run_ms(60_000)
+    assert scene.dispatcher.unreported == 1
+    scene.fates = lambda _s, _r: Fate.DONE
+    scene.until(lambda: scene.dispatcher.unreported == 0)
+    assert scene.ended(run)
+    assert len(scene.deliverer.hits) == 1
+
+
+def test_a_report_of_unknown_fate_is_decided_again_and_has_nothing_left_to_say() -> None:
+    scene = Scene()
+    run = scene.one_time()
+    scene.hand_off()
+    scene.fates = once(Append, Fate.REPLY_LOST)
+    scene.until(lambda: scene.ended(run))
+    scene.run_ms(1_000)
+    assert scene.names(run) == ["Scheduled", "Leased", "Fired", "Completed"]
+    assert scene.dispatcher.unreported == 0
+
+
+def test_a_report_that_was_lost_is_sent_again() -> None:
+    scene = Scene()
+    run = scene.one_time()
+    scene.hand_off()
+    scene.fates = once(Append, Fate.REQUEST_LOST)
+    scene.until(lambda: scene.ended(run))
+    assert scene.names(run) == ["Scheduled", "Leased", "Fired", "Completed"]
+
+
+def test_a_late_success_is_reported_after_its_lease_has_lapsed() -> None:
+    scene = Scene()
+    run = scene.one_time()
+    scene.hand_off()
+    scene.fates = lambda _s, request: struck(request, (Append, Renew), Fate.DOWN)
+    scene.until(lambda: scene.deliverer.hits)
+    scene.run_ms(SESSION_MS + 1_000)
+    scene.audit()
+    assert scene.names(run) == ["Scheduled", "Leased", "Fired", "Scheduled"]
+    scene.fates = lambda _s, _r: Fate.DONE
+    scene.until(lambda: scene.ended(run))
+    late = scene.events(run.facts.run_id)[4]
+    assert isinstance(late, re.Fired)
+    assert late.late
+    assert len(scene.deliverer.hits) == 1
+
+
+def test_a_cancel_while_a_call_is_under_way_keeps_the_retry_from_being_planned() -> None:
+    scene = Scene()
+    run = scene.one_time()
+    scene.answer = lambda _call: Reply(status=500, latency_us=1_000_000)
+    scene.hand_off()
+    scene.until(lambda: scene.deliverer.hits)
+    standing = scene.log.standings([run.facts.job_id])[run.facts.job_id]
+    cancel = job.cancel(standing.job, standing.runs, By(scene.clock.now()))
+    assert isinstance(cancel, Decision)
+    scene.append(cancel)
+    scene.until(lambda: scene.ended(run))
+    assert scene.names(run) == ["Scheduled", "Leased", "Fired", "Cancelled"]
+    assert scene.telemetry.counts["reports_refused"] == 1
+
+
+def test_an_answer_that_says_gone_ends_the_run_and_pauses_the_job() -> None:
+    scene = Scene()
+    run = scene.define(jobs.spec(jobs.minutely(), payload=b""))
+    scene.answer = lambda _call: Reply(status=410)
+    scene.hand_off()
+    scene.until(lambda: scene.ended(run))
+    last = scene.events(run.facts.run_id)[-1]
+    assert isinstance(last, re.Completed)
+    assert last.outcome == re.DEAD
+    assert type(scene.events(run.facts.job_id)[-1]).__name__ == "Paused"
+    assert scene.log.runs_of(run.facts.job_id) == ()
+
+
+def test_a_tenant_without_a_key_has_a_dead_letter_and_no_call() -> None:
+    scene = Scene()
+    sealed = scene.vault.seal(jobs.TENANT, bytes(16), b"body")
+    run = scene.define(jobs.spec(jobs.once(scene.clock.now() + 100), payload=sealed))
+    scene.vault.destroy(jobs.TENANT)
+    scene.hand_off()
+    scene.until(lambda: scene.ended(run))
+    assert scene.deliverer.hits == []
+
+
+# ------------------------------------------------------------------ retries
+
+
+def test_a_failure_is_tried_again_when_its_backoff_says() -> None:
+    scene = Scene()
+    run = scene.one_time()
+    scene.answer = lambda call: Reply(status=503 if header(call, "Tocsin-Attempt") == "1" else 200)
+    scene.hand_off()
+    scene.until(lambda: "Fired" in scene.names(run))
+    scene.run_ms(100)
+    again = scene.events(run.facts.run_id)[3]
+    assert isinstance(again, re.Scheduled)
+    assert 5_000 <= again.due_at - again.at <= 10_000
+    scene.hand_off()
+    scene.until(lambda: scene.ended(run))
+    assert scene.deliverer.hits[1].at_us >= again.due_at * 1_000
+
+
+def test_every_attempt_has_the_same_key_and_body() -> None:
+    scene = Scene()
+    run = failing_job(scene, payload=b"first")
+    standing = scene.log.standings([run.facts.job_id])[run.facts.job_id]
+    sealed = scene.vault.seal(jobs.TENANT, run.facts.job_id, b"second")
+    spec = msgspec.structs.replace(
+        standing.job.facts.spec, payload=sealed, key_template="{job_id}-new-{scheduled_ts}"
+    )
+    scene.append(jobs.revised(standing.job, standing.runs, spec, scene.clock.now()))
+    scene.answer = lambda _call: Reply()
+    scene.hand_off()
+    scene.until(lambda: scene.ended(run))
+    assert [hit.call.body for hit in scene.deliverer.hits] == [b"first", b"first"]
+    assert len(set(scene.keys())) == 1
+
+
+def test_a_wish_to_be_left_alone_is_kept() -> None:
+    scene = Scene()
+    run = scene.one_time()
+    scene.answer = lambda _call: Reply(status=429, headers=(("Retry-After", "120"),))
+    scene.hand_off()
+    scene.until(lambda: "Fired" in scene.names(run))
+    scene.run_ms(100)
+    again = scene.events(run.facts.run_id)[3]
+    assert isinstance(again, re.Scheduled)
+    assert again.due_at - again.at == 120_000
+
+
+def test_a_job_that_always_fails_is_a_dead_letter_in_the_end() -> None:
+    scene = Scene()
+    run = scene.one_time()
+    scene.answer = lambda _call: Reply(status=500)
+    scene.hand_off()
+    for _ in range(20):
+        waiting = scene.log.runs_of(run.facts.job_id)
+        if waiting:
+            scene.clock.advance_ms(max(0, waiting[0].facts.due_at - scene.clock.now()))
+            scene.run_ms(300)
+            scene.hand_off()
+    assert scene.ended(run)
+    assert len(scene.deliverer.hits) == 16
+    assert len(set(scene.keys())) == 1

@@ -2,8 +2,7 @@
 
 `Truth` awaits; the others are plain calls, bounded by the adapter's timeouts, that the API makes in
 a thread. Every call takes the tenant, and another tenant's rows are as absent as rows that never
-were. Pages go by key, never by offset, and always come newest first. An engine
-that is away, or does not answer in time, is `domain.ports.Unavailable`.
+were. Pages go by key, never by offset, and always come newest first.
 """
 
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+import domain.ports
 from domain.catalogue import DomainEvent
 from domain.job.state import JobState
 from domain.run.state import OpenRun
@@ -20,6 +20,10 @@ PAGE_MAX: Final = 200
 """Rows of a page; adapters are asked for one more, which tells whether another page follows."""
 ATTEMPTS_SHOWN: Final = 100
 """Attempts of a run in a page, the newest; a policy allows as many."""
+
+
+class Unavailable(domain.ports.Unavailable):
+    """The engine behind a port cannot be reached, or did not answer in time."""
 
 
 Reveal = Callable[[bytes, bytes, bytes], bytes | None]

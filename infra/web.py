@@ -1,0 +1,232 @@
+"""The public listener: one Litestar application of the command routes, the query routes, or both.
+
+What every request goes through is here, once: a request id on every answer, the bearer key and its
+scope, parameters that do not exist, media types, and every error as problem details (RFC 9457).
+"""
+
+import sys
+import traceback
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
+
+import msgspec
+from litestar import Litestar, Request, Response, get
+from litestar.connection import ASGIConnection
+from litestar.datastructures import State
+from litestar.enums import ScopeType
+from litestar.exceptions import HTTPException
+from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
+
+import commandside.api.routes
+import queryside.api.routes
+from commandside.definition import Bounds, Definitions
+from commandside.jobs import Jobs
+from commandside.keys import KeyRing
+from commandside.ports import CommandLog, KeyGone, Keys, NewId, Vault
+from domain.opaque import POSITION, Seal, subkey
+from domain.ports import Unavailable
+from domain.problem import PARAMETER, Problem, invalid
+from domain.refusal import Refused
+from domain.schedule import zone
+from domain.tenant import Caller
+from infra.openapi import document
+from queryside.queries import Queries, Views
+
+PEPPER: Final = "api keys"
+CURSOR: Final = "cursor"
+REQUEST_ID: Final = b"x-request-id"
+
+_ENCODE: Final = msgspec.json.Encoder().encode
+_JSON: Final = "application/problem+json"
+_CODES: Final = {404: "no_route", 405: "method", 413: "too_large"}
+_OPEN: Final = "open"
+"""Scope of the one route that needs no key."""
+
+Connection = ASGIConnection[Any, Any, Any, Any]
+
+
+class WebPorts(msgspec.Struct, frozen=True):
+    """What the public listener needs.
+
+    `secret`: the installation's, of which pepper and seals are derived. `views`: None in a process
+    that answers no lists. `now`: ms of the database clock as estimated.
+    """
+
+    log: CommandLog
+    keys: Keys
+    vault: Vault
+    views: Views | None
+    secret: bytes
+    now: Callable[[], int]
+    new_id: NewId
+    bounds: Bounds = Bounds()
+
+
+Hook = Callable[[], Coroutine[Any, Any, None]]
+
+
+def pepper(secret: bytes) -> bytes:
+    """Return what secrets of API keys are hashed with."""
+    return subkey(secret, PEPPER)
+
+
+def build_app(
+    ports: WebPorts,
+    *,
+    command: bool,
+    query: bool,
+    on_startup: Sequence[Hook] = (),
+    on_shutdown: Sequence[Hook] = (),
+) -> ASGIApp:
+    """Return the application; the hooks run in its event loop, first and last."""
+    routes: list[HTTPRouteHandler] = []
+    positions = Seal(ports.secret, POSITION)
+    queries = Queries(
+        ports.log,
+        ports.views if query else None,
+        _revealer(ports.vault),
+        now=ports.now,
+        cursors=Seal(ports.secret, CURSOR),
+        positions=positions,
+    )
+    routes.append(queryside.api.routes.job_handler(queries))
+    if query:
+        routes += queryside.api.routes.handlers(queries)
+    if command:
+        jobs = Jobs(
+            ports.log,
+            ports.vault,
+            Definitions(ports.bounds),
+            now=ports.now,
+            new_id=ports.new_id,
+            positions=positions,
+            zone_data=zone.VERSION,
+        )
+        routes += commandside.api.routes.handlers(jobs, _report)
+    page = _ENCODE(document(routes))
+
+    @get("/openapi.json", opt={"scope": _OPEN, "query": {}})
+    async def openapi() -> Response[bytes]:
+        return Response(page, media_type="application/json")
+
+    app = Litestar(
+        [*routes, openapi],
+        guards=[_Door(KeyRing(ports.keys, pepper(ports.secret), ports.now)).admit],
+        exception_handlers={Exception: _problem},
+        openapi_config=None,
+        on_startup=list(on_startup),
+        on_shutdown=list(on_shutdown),
+        # Bodies are bounded where they are read, batches line by line.
+        request_max_body_size=None,
+    )
+    return _numbered(app, ports.new_id)
+
+
+class _Door:
+    """Lets in who has a key with the route's scope, and asks for nothing that does not exist."""
+
+    def __init__(self, ring: KeyRing) -> None:
+        self._ring = ring
+
+    async def admit(self, connection: Connection, route: BaseRouteHandler) -> None:
+        """Raise Problem, or set who asks."""
+        scope = route.opt.get("scope")
+        if scope != _OPEN:
+            connection.scope["user"] = await self._caller(connection, scope)
+        _check_accept(connection.headers.get("accept"))
+        known = route.opt["query"]
+        if not connection.scope["query_string"]:
+            return
+        asked = connection.query_params
+        wrong = [
+            Refused(PARAMETER + name[:64], "unknown parameter")
+            for name in asked
+            if name not in known
+        ]
+        wrong += [
+            Refused(PARAMETER + name, "given more than once")
+            for name in known
+            if name in asked and known[name].get("type") != "array" and len(asked.getall(name)) > 1
+        ]
+        if wrong:
+            raise invalid(wrong)
+
+    async def _caller(self, connection: Connection, scope: str | None) -> Caller:
+        given = connection.headers.getall("authorization", [])
+        caller = await self._ring.caller(given[0] if len(given) == 1 else "")
+        if caller is None:
+            raise Problem("unauthorized", "send Authorization: Bearer and a key that is valid")
+        if scope not in caller.scopes:
+            raise Problem("forbidden", f"this key does not allow {scope}")
+        return caller
+
+
+def _check_accept(accept: str | None) -> None:
+    """Refuse who takes no JSON; quality values decide nothing, as there is one answer."""
+    if accept is None or accept == "*/*":
+        return
+    kinds = {part.partition(";")[0].strip().lower() for part in accept.split(",")}
+    if not any(
+        kind in ("*/*", "application/*", "") or "json" in kind or "ndjson" in kind for kind in kinds
+    ):
+        reason = Refused("@Accept", "application/json")
+        raise Problem("not_acceptable", "answers are JSON", (reason,))
+
+
+def _revealer(vault: Vault) -> Callable[[bytes, bytes, bytes], bytes | None]:
+    def reveal(tenant_id: bytes, job_id: bytes, sealed: bytes) -> bytes | None:
+        try:
+            return vault.open(tenant_id, job_id, sealed)
+        except KeyGone:
+            return None
+
+    return reveal
+
+
+def _problem(request: Request[Any, Any, State], error: Exception) -> Response[bytes]:
+    """Answer any error as problem details."""
+    problem = _as_problem(error)
+    headers = problem.headers
+    if problem.code == "method" and isinstance(error, HTTPException):
+        headers |= {name.lower(): value for name, value in (error.headers or {}).items()}
+    body = problem.body(request.scope["state"].get("request_id", ""))
+    return Response(_ENCODE(body), status_code=problem.status, headers=headers, media_type=_JSON)
+
+
+def _as_problem(error: Exception) -> Problem:
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, Unavailable):
+        return Problem("unavailable", "an engine cannot be reached; try again")
+    if isinstance(error, HTTPException) and error.status_code < 500:  # noqa: PLR2004 - a client's
+        code = _CODES.get(error.status_code, "bad_request")
+        return Problem(code, str(error.detail) or "the request cannot be read")
+    _report(error)
+    return Problem("internal", "this is our fault; the request id finds it in our log")
+
+
+def _report(error: BaseException) -> None:
+    """Show a bug to who runs the process."""
+    traceback.print_exception(error, file=sys.stderr)
+
+
+def _numbered(app: ASGIApp, new_id: NewId) -> ASGIApp:
+    """Put a request id on every answer, whoever gives it."""
+
+    async def numbered(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != ScopeType.HTTP:
+            await app(scope, receive, send)
+            return
+        number = new_id(8).hex()
+        scope.setdefault("state", {})["request_id"] = number
+        mark = ((REQUEST_ID, number.encode()), (b"cache-control", b"no-store"))
+
+        async def marked(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *mark]
+            await send(message)
+
+        await app(scope, receive, marked)
+
+    return numbered

@@ -43,6 +43,8 @@ class Stop:
     def __init__(self) -> None:
         """Create the pipe; handlers are installed on entry."""
         self.requested = False
+        self.times = 0
+        """How often it was requested; who asks twice does not want to wait."""
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._before: dict[
             int, signal.Handlers | Callable[[int, FrameType | None], Any] | int | None
@@ -73,6 +75,7 @@ class Stop:
     def request(self) -> None:
         """Ask for the stop, from anywhere."""
         self.requested = True
+        self.times += 1
         os.write(self._write, b"x")
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:

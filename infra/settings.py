@@ -14,10 +14,17 @@ from typing import Annotated, Any, Final, get_args, get_type_hints
 import msgspec
 from msgspec import Meta
 
+from domain.refusal import Refused
+from domain.target import parse_range
+from infra.faults import fault_point
+
 PREFIX: Final = "TOCSIN_"
 FILE_VARIABLE: Final = "TOCSIN_CONFIG"
 FILE_NAME: Final = "tocsin.toml"
 LIST_SEPARATOR: Final = ","
+
+TARGET_PORT_MIN: Final = 1_024
+TARGET_PORT_MAX: Final = 65_535
 
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 
@@ -207,7 +214,11 @@ def load(
         for name, value in values.items():
             raw.setdefault(section, {})[name] = value
             origins[section, name] = "the command line"
-    return _converted(raw, origins)
+    settings = _converted(raw, origins)
+    for section, name, wrong in _refused(settings):
+        origin = origins.get((section, name), "defaults")
+        raise SettingsError(f"{section}.{name} (from {origin}) cannot be used: {wrong}")
+    return settings
 
 
 def exported(settings: Settings) -> dict[str, str]:
@@ -306,6 +317,21 @@ def _converted(raw: dict[str, dict[str, Any]], origins: dict[tuple[str, str], st
             f"{section}.{name} = {value!r} (from {origins.get((section, name), 'defaults')}) "
             f"cannot be used: it must be {allowed} ({known.description})"
         ) from error
+
+
+def _refused(settings: Settings) -> Iterator[tuple[str, str, str]]:
+    """Yield section, name and reason of what no type can say."""
+    for text in settings.targets.allow:
+        found = parse_range(text)
+        if isinstance(found, Refused):
+            yield "targets", "allow", f"{text!r}: {found.detail}"
+    for port in settings.targets.ports:
+        if not TARGET_PORT_MIN <= port <= TARGET_PORT_MAX:
+            yield "targets", "ports", f"{port}: from {TARGET_PORT_MIN} to {TARGET_PORT_MAX}"
+    try:
+        fault_point(settings.fault.point)
+    except ValueError as error:
+        yield "fault", "point", str(error)
 
 
 def _kind(hint: object) -> str:

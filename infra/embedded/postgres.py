@@ -300,7 +300,8 @@ class EmbeddedPostgres:
             lines = (self.cluster_dir / "postmaster.pid").read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
             return False
-        return lines[0] == str(self.pid) and lines[-1].strip() == "ready"
+        # Empty for a moment, while the server writes it.
+        return bool(lines) and lines[0] == str(self.pid) and lines[-1].strip() == "ready"
 
     def _create_database(self) -> None:
         with self._connect("postgres") as connection:

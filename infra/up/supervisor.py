@@ -102,7 +102,6 @@ class Supervisor:
 
     def finish(self, before_engines: Callable[[], None]) -> None:
         """Drain the roles, then stop the engines; a stop requested meanwhile hurries both."""
-        self._stop.requested = False
         self._shown = {"ready": False, "because": "stopping"}
         running.forget(self.settings.data_dir)
         self.roles.ask_to_end()
@@ -110,7 +109,7 @@ class Supervisor:
         for name in self.roles.end():
             self._say(f"{name} was killed before it had drained; nothing is lost, leases lapse")
         before_engines()
-        self.engines.stop(hurry=self._stop.requested)
+        self.engines.stop(hurry=self._hurried)
         if not self._until(self.engines.stopped, STOP_TIMEOUT_S):
             self.engines.stop(hurry=True)
             self._until(self.engines.stopped, STOP_TIMEOUT_S, heed=False)
@@ -119,6 +118,10 @@ class Supervisor:
     def pids(self) -> dict[str, int]:
         """Return process ids by role and engine."""
         return {"up": os.getpid(), **self.roles.pids(), **self.engines.pids()}
+
+    @property
+    def _hurried(self) -> bool:
+        return self._stop.times > 1
 
     def _probe(self) -> bool:
         ready = self.roles.probe()
@@ -164,7 +167,7 @@ class Supervisor:
         """Wait until the condition holds; no longer than that, nor once somebody hurries us."""
         deadline = time.monotonic() + timeout_s
         while not condition():
-            if time.monotonic() >= deadline or (heed and self._stop.requested):
+            if time.monotonic() >= deadline or (heed and self._hurried):
                 return False
             time.sleep(POLL_S)
         return True

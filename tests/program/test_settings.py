@@ -56,3 +56,19 @@ def test_a_wrong_value_is_named_with_its_source_and_what_is_allowed() -> None:
 def test_a_variable_that_is_no_setting_is_refused() -> None:
     with pytest.raises(SettingsError, match="TOCSIN_API_PROT is not a setting"):
         load(environment={"TOCSIN_API_PROT": "1"})
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("TOCSIN_TARGETS_ALLOW", "10.0.0.0/8,10.0.0.0/40", "'10.0.0.0/40'"),
+        ("TOCSIN_TARGETS_PORTS", "80", "from 1024 to 65535"),
+        ("TOCSIN_FAULT_POINT", "after_lease:x", "NAME:HIT"),
+        ("TOCSIN_UP_DEMO", "perhaps", "true or false"),
+    ],
+)
+def test_what_no_type_can_say_is_refused_as_well(variable: str, value: str, says: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        load(environment={variable: value})
+    assert variable in str(error.value)
+    assert says in str(error.value)

@@ -4,8 +4,10 @@ An engine that cannot be had here fails the tests in CI and skips them, with the
 """
 
 import os
+import tempfile
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NoReturn
 
 import psycopg
@@ -69,9 +71,14 @@ def embedded_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedd
 
 
 @pytest.fixture(scope="session")
-def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedHistory]:
+def history() -> Iterator[EmbeddedHistory]:
     """ClickHouse's engine in a process of its own; each test takes a database of its own."""
-    with EmbeddedHistory(HistoryOptions(data_dir=tmp_path_factory.mktemp("history"))) as engine:
+    # Not below pytest's folder: run by root, it gives up root, and another pytest that starts
+    # meanwhile closes that folder to all others.
+    with (
+        tempfile.TemporaryDirectory(prefix="tocsin-history-") as folder,
+        EmbeddedHistory(HistoryOptions(data_dir=Path(folder))) as engine,
+    ):
         yield engine
 
 

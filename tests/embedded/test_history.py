@@ -27,13 +27,6 @@ ROOT = Path(__file__).parents[2]
 WHEN = datetime(2026, 3, 29, 1, 30, 0, 123000, tzinfo=UTC)
 
 
-@pytest.fixture(scope="module")
-def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedHistory]:
-    folder = tmp_path_factory.mktemp("history")
-    with EmbeddedHistory(HistoryOptions(data_dir=folder)) as engine:
-        yield engine
-
-
 def client_of(history: EmbeddedHistory, **options: Any) -> Client:
     return clickhouse_connect.get_client(host="127.0.0.1", port=history.port, **options)
 

@@ -6,6 +6,7 @@ import msgspec
 from litestar import Request, Response, get
 from litestar.datastructures import State
 from litestar.handlers import HTTPRouteHandler
+from litestar.params import FromPath
 
 from domain.tenant import JOBS_READ, RUNS_READ, Caller
 from queryside.ports import PAGE_MAX, JobFilter
@@ -36,7 +37,7 @@ def job_handler(queries: Queries) -> HTTPRouteHandler:
     }
 
     @get(_JOB, opt=_opt("A job as it stands", JobShown, JOBS_READ, query))
-    async def job(request: HttpRequest, job_id: str) -> Response[bytes]:
+    async def job(request: HttpRequest, job_id: FromPath[str]) -> Response[bytes]:
         asked = request.query_params
         found = await queries.job(
             request.user,
@@ -79,7 +80,7 @@ def handlers(queries: Queries) -> list[HTTPRouteHandler]:
         )
 
     @get(f"{_JOB}/runs", opt=_opt("The runs of a job", RunPage, RUNS_READ, paged))
-    async def runs(request: HttpRequest, job_id: str) -> Response[bytes]:
+    async def runs(request: HttpRequest, job_id: FromPath[str]) -> Response[bytes]:
         asked = request.query_params
         return _answer(
             await queries.runs(
@@ -94,7 +95,7 @@ def handlers(queries: Queries) -> list[HTTPRouteHandler]:
     trail = _PAGE | {"run": {"type": "string", "description": "a run of the job"}}
 
     @get(f"{_JOB}/events", opt=_opt("The audit trail of a job", EventPage, JOBS_READ, trail))
-    async def events(request: HttpRequest, job_id: str) -> Response[bytes]:
+    async def events(request: HttpRequest, job_id: FromPath[str]) -> Response[bytes]:
         asked = request.query_params
         return _answer(
             await queries.events(

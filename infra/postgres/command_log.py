@@ -28,7 +28,7 @@ from domain.envelope import Decision, Rejected
 from domain.job import state as js
 from domain.run import state as rs
 from domain.sharding import shard_of, stripe_of
-from infra.clock import DatabaseClock, mono_us
+from infra.clock import DatabaseClock
 from infra.postgres import append, arrays
 from infra.postgres import command_reads as cr
 from infra.postgres.async_wire import AsyncWire, Work
@@ -41,7 +41,6 @@ PENDING_MAX: Final = 20_000
 DECIDE_TRIES: Final = 10
 READ_BACK_TRIES: Final = 20
 READ_BACK_PAUSE_S: Final = 0.5
-TIME_S: Final = 2.0
 READERS: Final = 2
 UNIQUE_VIOLATION: Final = "23505"
 
@@ -146,7 +145,7 @@ class PostgresCommandLog:
     def __init__(
         self, conninfo: str, clock: DatabaseClock, *, shards: int = 64, stripes: int = 4
     ) -> None:
-        """Remember where to connect. `clock` is taught by every reply of `keep_time`."""
+        """Remember where to connect; expiries go by `clock`."""
         self.shards = shards
         self.clock = clock
         self._stripes = stripes
@@ -157,14 +156,11 @@ class PostgresCommandLog:
         ]
         self._turn = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self.available = False
-        """Whether Postgres answered when last asked for the time."""
 
     async def start(self) -> None:
         """Begin to connect."""
         for wire in (*self._readers, *(writer.wire for writer in self._writers)):
             wire.start()
-        self._spawn(self._keep_time())
 
     async def close(self) -> None:
         """Close the connections; what is outstanding gets Unavailable."""
@@ -309,19 +305,6 @@ class PostgresCommandLog:
     def _reader(self) -> AsyncWire:
         self._turn = (self._turn + 1) % READERS
         return self._readers[self._turn]
-
-    async def _keep_time(self) -> None:
-        """Teach the clock, for as long as the log is open."""
-        while True:
-            sent_us = mono_us()
-            try:
-                row = await self._ask(("read", [arrays.uuids([])]))
-            except Unavailable:
-                self.available = False
-            else:
-                self.available = True
-                self.clock.heard(cr.number(row[0]), sent_us, mono_us())
-            await asyncio.sleep(TIME_S)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

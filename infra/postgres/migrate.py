@@ -125,6 +125,21 @@ def install(conninfo: str, new_id: bytes, shards: int, partitions: int) -> Insta
         return Installation(row[0].bytes, row[1], row[2])
 
 
+def installed(conninfo: str) -> Installation:
+    """Return what was fixed at installation; raises MigrationError where there is none.
+
+    A schema that this version has still to bring forward counts as none.
+    """
+    waiting = pending(conninfo)
+    if waiting:
+        raise MigrationError(f"run `tocsin migrate` first: {', '.join(waiting)} to apply")
+    with connect(conninfo) as connection:
+        row = connection.execute("select id, shards, partitions from installation").fetchone()
+    if row is None:
+        raise MigrationError("run `tocsin migrate` first: nothing is installed here")
+    return Installation(row[0].bytes, row[1], row[2])
+
+
 def check_durability(conninfo: str) -> None:
     """Refuse a Postgres that acknowledges what it may lose; raises DurabilityError."""
     with connect(conninfo) as connection:

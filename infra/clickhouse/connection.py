@@ -11,6 +11,8 @@ import msgspec
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import Error, OperationalError
 
+from commandside.ports import Unavailable
+
 CONNECT_TIMEOUT_S: Final = 5
 REPLY_TIMEOUT_S: Final = 60
 """Longer than any statement of ours may run (`max_execution_time`), so the engine ends it first."""
@@ -63,28 +65,24 @@ class Address(msgspec.Struct, frozen=True):
 
 
 class Connection:
-    """A client that is made at its first use; safe to share between threads.
+    """A client that is made at its first use; safe to share between threads."""
 
-    `unavailable` is what the caller's port raises where ClickHouse cannot be reached.
-    """
-
-    def __init__(self, url: str, unavailable: type[Exception]) -> None:
+    def __init__(self, url: str) -> None:
         """Remember where to connect; nothing happens before the first use."""
         self._address = Address.of(url)
-        self._unavailable = unavailable
         self._lock = threading.Lock()
         self._client: Client | None = None
 
     @contextmanager
     def use(self) -> Iterator[Client]:
-        """Lend the client; raises the port's exception for an engine that is away or overloaded."""
+        """Lend the client; raises Unavailable for an engine that is away, overloaded or empty."""
         try:
             yield self._connected()
         except OperationalError as error:
-            raise self._unavailable(f"ClickHouse: {_first_line(error)}") from error
+            raise Unavailable(f"ClickHouse: {_first_line(error)}") from error
         except Error as error:
             if error.code in _AWAY or error.code in _ABSENT:
-                raise self._unavailable(f"ClickHouse: {_first_line(error)}") from error
+                raise Unavailable(f"ClickHouse: {_first_line(error)}") from error
             raise
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from infra.clickhouse.connection import Connection
 from infra.clickhouse.packing import ATTEMPT_COLUMNS, RUN_COLUMNS
 from infra.clickhouse.tables import Tables
 from projections.rows import AttemptRow, RunRow
-from queryside.ports import ATTEMPTS_SHOWN, RunLine, RunPlace, Unavailable
+from queryside.ports import ATTEMPTS_SHOWN, RunLine, RunPlace
 
 _BOUNDS: Final = {
     "readonly": 1,
@@ -64,7 +64,7 @@ class ClickHouseRuns:
 
     def __init__(self, url: str, database: str) -> None:
         """Connect lazily."""
-        self._connection = Connection(url, Unavailable)
+        self._connection = Connection(url)
         self._tables = Tables(database)
 
     def page(

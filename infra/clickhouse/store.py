@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Final
 
-from commandside.ports import Unavailable
 from infra.clickhouse import packing
 from infra.clickhouse.connection import Connection
 from infra.clickhouse.tables import LIVE, Tables
@@ -30,7 +29,7 @@ class ClickHouseHistory:
 
     def __init__(self, url: str, database: str, copy: str = LIVE) -> None:
         """Connect lazily; `copy` names a second one beside the live one."""
-        self._connection = Connection(url, Unavailable)
+        self._connection = Connection(url)
         self._tables = Tables(database, copy)
 
     def missing(self) -> bool:

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from domain.ports import Unavailable
+from commandside.ports import Unavailable
 from projections.rows import AttemptRow, RunRow
-from queryside import ports
 from queryside.ports import ATTEMPTS_SHOWN, RunLine, RunPlace
 
 _AttemptKey = tuple[bytes, bytes, int, bytes, int]
@@ -106,7 +105,7 @@ class MemoryRuns:
         """Return up to `limit` rows next to `edge`, newest first, with their attempts."""
         copy = self._engine.copies.get("")
         if self._engine.away or copy is None:
-            raise ports.Unavailable("the history is away")
+            raise Unavailable("the history is away")
         mine = [r for k, r in copy.runs.items() if k[:2] == (tenant_id, job_id)]
         mine.sort(key=_place, reverse=True)
         if edge is not None:

@@ -5,7 +5,6 @@ A tenant's key is wrapped by the master key, which is a file outside the databas
 opens nowhere else. Destroying a tenant's key is the erasure of everything sealed with it.
 """
 
-import hmac
 import os
 import stat
 from pathlib import Path
@@ -15,6 +14,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from commandside.ports import KeyGone
+from domain.opaque import subkey
 from infra.ids import new_secret
 from infra.postgres.connection import Reconnecting
 
@@ -55,9 +55,9 @@ def master_key(path: Path, *, create: bool) -> bytes:
     return key
 
 
-def derived_secret(master: bytes, use: str) -> bytes:
-    """Return 32 bytes for one use (`pepper`, `cursors` …), which tell nothing of the master key."""
-    return hmac.digest(master, f"tocsin {use}".encode(), "sha256")
+def pepper(master: bytes) -> bytes:
+    """Return what secrets of API keys are hashed with; it tells nothing of the master key."""
+    return subkey(master, "api keys")
 
 
 def wrap_key(master: bytes, tenant_id: bytes, key_id: int, key: bytes) -> bytes:

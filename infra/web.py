@@ -24,16 +24,16 @@ from commandside.definition import Bounds, Definitions
 from commandside.jobs import Jobs
 from commandside.keys import KeyRing
 from commandside.ports import CommandLog, KeyGone, Keys, NewId, Vault
-from domain.opaque import POSITION, Seal, subkey
+from domain.opaque import POSITION, Seal
 from domain.ports import Unavailable
 from domain.problem import PARAMETER, Problem, invalid
 from domain.refusal import Refused
 from domain.schedule import zone
 from domain.tenant import Caller
 from infra.openapi import document
+from infra.vault import pepper
 from queryside.queries import Queries, Views
 
-PEPPER: Final = "api keys"
 CURSOR: Final = "cursor"
 REQUEST_ID: Final = b"x-request-id"
 
@@ -64,11 +64,6 @@ class WebPorts(msgspec.Struct, frozen=True):
 
 
 Hook = Callable[[], Coroutine[Any, Any, None]]
-
-
-def pepper(secret: bytes) -> bytes:
-    """Return what secrets of API keys are hashed with."""
-    return subkey(secret, PEPPER)
 
 
 def build_app(

@@ -12,7 +12,7 @@ from infra.postgres import append
 from infra.postgres.async_wire import AsyncWire
 from infra.postgres.connection import Reconnecting, parameters
 from infra.postgres.wire import Broken
-from infra.vault import derived_secret, wrap_key
+from infra.vault import pepper, wrap_key
 
 NAME_MAX: Final = 128
 FIRST_KEY: Final = 1
@@ -95,7 +95,7 @@ class Tenants:
         tenant_id = self.ensure(tenant)
         secret = new_secret()
         kid = new_secret()[:KID_BYTES]
-        stored = secret_hash(derived_secret(self._master, "pepper"), secret)
+        stored = secret_hash(pepper(self._master), secret)
         with self._link.use() as connection:
             values = (kid.hex(), tenant_id.hex(), stored, list(scopes), name)
             connection.execute(_API_KEY, values)

@@ -20,7 +20,8 @@ from infra.memory.keys import MemoryKeys
 from infra.memory.log import MemoryLog
 from infra.memory.vault import MemoryVault
 from infra.memory.views import MemoryBoardStore, MemoryParking
-from infra.web import WebPorts, build_app, pepper
+from infra.vault import pepper
+from infra.web import WebPorts, build_app
 from projections.runner import BoardView, HistoryView, Projector
 from queryside.queries import Views
 

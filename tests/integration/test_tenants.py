@@ -12,7 +12,7 @@ from commandside.keys import KeyRing
 from domain.tenant import JOBS_READ, SCOPES, Caller
 from infra.clock import wall_ms
 from infra.postgres.tenants import PostgresKeys, TenantError, Tenants
-from infra.vault import TenantVault, derived_secret, master_key
+from infra.vault import TenantVault, master_key, pepper
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def caller(conninfo: str, master: bytes, authorization: str) -> Caller | None:
         keys = PostgresKeys(conninfo)
         await keys.start()
         try:
-            ring = KeyRing(keys, derived_secret(master, "pepper"), wall_ms)
+            ring = KeyRing(keys, pepper(master), wall_ms)
             return await ring.caller(authorization)
         finally:
             await keys.close()

@@ -11,6 +11,8 @@ CALL_TIMEOUT_S: Final = 2.0
 """One administrative request; the next look follows anyway."""
 SESSION_TIMEOUT_MS: Final = 6_000
 """The least that Kafka's default settings allow: a dead consumer's partitions move after it."""
+EMBEDDED_SESSION_TIMEOUT_MS: Final = 3_000
+"""The embedded broker lets a group join, and rebalances it, only after half of this."""
 
 
 class KafkaOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +31,7 @@ class KafkaOptions(msgspec.Struct, frozen=True, kw_only=True):
     consumes: bool = False
     replication: int = 1
     fetch_wait_ms: int = 200
+    session_timeout_ms: int = SESSION_TIMEOUT_MS
 
     def topic(self, lane: int, *, near: bool) -> str:
         """Return the topic of a lane: what is due within 2 s, or what is due later."""
@@ -98,8 +101,8 @@ def consumer_config(options: KafkaOptions) -> Config:
         "auto.offset.reset": "earliest",
         # A join moves some partitions and leaves the others alone.
         "partition.assignment.strategy": "cooperative-sticky",
-        "session.timeout.ms": SESSION_TIMEOUT_MS,
-        "heartbeat.interval.ms": SESSION_TIMEOUT_MS // 3,
+        "session.timeout.ms": options.session_timeout_ms,
+        "heartbeat.interval.ms": options.session_timeout_ms // 3,
         # Polling never blocks and never waits for work, so this is only a watchdog.
         "max.poll.interval.ms": 60_000,
         "fetch.wait.max.ms": options.fetch_wait_ms,

@@ -15,12 +15,14 @@ import sys
 import time
 from typing import Any
 
+from bench import figures
+
 BACKLOG = 4096
 REQUEST_BYTES_MAX = 4 << 20
-EARLY_TOLERATED_MS = 5.0
 
 _QUERY_ID = re.compile(rb"[?&]id=([^& ]*)")
 _QUERY_DUE = re.compile(rb"[?&]due=([0-9]+)")
+_EXPECT = re.compile(rb"[?&]expect=([0-9]+)")
 _HEADER_ID = re.compile(rb"\r\n(?:id|idempotency-key):[ \t]*([^\r]*)", re.IGNORECASE)
 _HEADER_DUE = re.compile(rb"\r\ndue:[ \t]*([0-9]+)", re.IGNORECASE)
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)", re.IGNORECASE)
@@ -53,35 +55,9 @@ class Arrivals:
         self.due_ms.append(int(due[1]) if due else 0)
         self.at_ms.append(at_ms)
 
-    def report(self) -> dict[str, Any]:
+    def report(self, expected: int | None) -> dict[str, Any]:
         """Return the figures of all arrivals since the last reset."""
-        late = sorted(at - due for at, due in zip(self.at_ms, self.due_ms, strict=True) if due)
-        dues = [due for due in self.due_ms if due]
-        distinct = len(set(self.ids))
-        last = max(self.at_ms, default=0.0)
-        return {
-            "count": len(self.ids),
-            "distinct": distinct,
-            "duplicates": len(self.ids) - distinct,
-            "early": sum(1 for value in late if value < -EARLY_TOLERATED_MS),
-            "early_any": sum(1 for value in late if value < 0),
-            "lateness_ms": {
-                "p50": _quantile(late, 0.5),
-                "p90": _quantile(late, 0.9),
-                "p99": _quantile(late, 0.99),
-                "p999": _quantile(late, 0.999),
-                "max": _quantile(late, 1.0),
-            },
-            "first_ms": min(self.at_ms, default=0.0),
-            "last_ms": last,
-            "drain_s": round((last - min(dues)) / 1000, 4) if dues else None,
-        }
-
-
-def _quantile(ordered: list[float], share: float) -> float | None:
-    if not ordered:
-        return None
-    return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 3)
+        return figures.report(self.ids, self.due_ms, self.at_ms, expected)
 
 
 class Sink:
@@ -169,9 +145,11 @@ class Sink:
         if _CHUNKED.search(head):
             return _REFUSED, len(data)
         if head.startswith(b"GET /report"):
-            return _json_answer(self.arrivals.report()), size
+            expected = _EXPECT.search(head)
+            return _json_answer(self.arrivals.report(int(expected[1]) if expected else None)), size
         if head.startswith(b"GET /count"):
-            return _json_answer({"count": len(self.arrivals.ids)}), size
+            distinct = len(set(self.arrivals.ids))
+            return _json_answer({"count": len(self.arrivals.ids), "distinct": distinct}), size
         if head.startswith(b"POST /reset"):
             self.arrivals = Arrivals()
             return _OK, size

@@ -1,0 +1,132 @@
+"""Load: definitions as a client writes them, sent over a few connections at once."""
+
+import http.client
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from bench.stack import BenchError
+
+LINES_A_REQUEST: Final = 2_000
+TIMEOUT_S: Final = 120.0
+PAYLOAD: Final = {"order": "A-1001", "note": "x" * 170}
+"""About 200 bytes as JSON, like the bodies of the peers."""
+
+
+def instant(at_ms: int) -> str:
+    """Return RFC 3339 in UTC with milliseconds."""
+    moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at_ms % 1000:03d}Z"
+
+
+def one_time(sink: str, identity: str, due_ms: int) -> bytes:
+    """Return a job that calls the sink once, with its id and due instant in the query."""
+    target = {
+        "kind": "http",
+        "url": f"{sink}/fire?id={identity}&due={due_ms}",
+        "method": "POST",
+    }
+    job = {"type": "one_time", "run_at": instant(due_ms), "target": target, "payload": PAYLOAD}
+    return json.dumps(job, separators=(",", ":")).encode()
+
+
+def hourly(sink: str, minute: int) -> bytes:
+    """Return a recurring job, as the original design writes them."""
+    job = {
+        "type": "recurring",
+        "schedule": f"{minute % 60} */1 * * *",
+        "timezone": "America/New_York",
+        "target": {"kind": "http", "url": f"{sink}/fire", "method": "POST"},
+        "payload": PAYLOAD,
+        "retry": {"max_attempts": 5, "backoff": "exponential"},
+    }
+    return json.dumps(job, separators=(",", ":")).encode()
+
+
+class Client:
+    """One keep-alive connection to the API."""
+
+    def __init__(self, api: str, headers: Mapping[str, str]) -> None:
+        parts = urlsplit(api)
+        assert parts.hostname is not None
+        self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT_S)
+        self._headers = dict(headers)
+
+    def post(self, path: str, body: bytes, media: str, expected: HTTPStatus) -> bytes:
+        """Return the body of the answer; raises BenchError unless the status is the expected."""
+        try:
+            headers = {**self._headers, "Content-Type": media}
+            self._connection.request("POST", path, body, headers)
+            answer = self._connection.getresponse()
+            text = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise BenchError(f"POST {path}: {error!r}") from error
+        if answer.status != expected:
+            raise BenchError(f"POST {path}: {answer.status} {text[:500]!r}")
+        return text
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+def define_batch(
+    api: str, headers: Mapping[str, str], jobs: Sequence[bytes], connections: int = 4
+) -> float:
+    """Define jobs through NDJSON; return how many a second. Raises BenchError for a refused one."""
+
+    def work(mine: list[Sequence[bytes]]) -> None:
+        client = Client(api, headers)
+        try:
+            for lines in mine:
+                body = b"\n".join(lines) + b"\n"
+                text = client.post("/v1/jobs:batch", body, "application/x-ndjson", HTTPStatus.OK)
+                _check(text, len(lines))
+        finally:
+            client.close()
+
+    requests = list(_cut(jobs, min(LINES_A_REQUEST, -(-len(jobs) // connections))))
+    return _timed(len(jobs), [requests[n::connections] for n in range(connections)], work)
+
+
+def define_singly(
+    api: str, headers: Mapping[str, str], jobs: Sequence[bytes], connections: int = 16
+) -> float:
+    """Define jobs by one request each; return how many a second."""
+
+    def work(mine: list[bytes]) -> None:
+        client = Client(api, headers)
+        try:
+            for job in mine:
+                client.post("/v1/jobs", job, "application/json", HTTPStatus.CREATED)
+        finally:
+            client.close()
+
+    return _timed(len(jobs), [list(jobs[n::connections]) for n in range(connections)], work)
+
+
+def _timed(count: int, shares: list[list[Any]], work: Callable[[list[Any]], None]) -> float:
+    """Have each share done by a thread of its own; return how many a second."""
+    began = time.monotonic()
+    with ThreadPoolExecutor(len(shares)) as threads:
+        for done in [threads.submit(work, share) for share in shares if share]:
+            done.result()
+    return count / (time.monotonic() - began)
+
+
+def _cut(jobs: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
+    for start in range(0, len(jobs), max(size, 1)):
+        yield jobs[start : start + size]
+
+
+def _check(text: bytes, count: int) -> None:
+    lines = text.splitlines()
+    refused = [line for line in lines if b'"code":201' not in line]
+    if refused or len(lines) != count:
+        example = refused[0][:500] if refused else b""
+        raise BenchError(f"{len(lines)} answers to {count} lines, {len(refused)} bad: {example!r}")

@@ -4,6 +4,10 @@ A transaction is two statements: `LOCK` for the batch's shards, then `APPEND`, w
 therefore younger than the locks. `APPEND` checks expiry, session and every guard; drops decisions
 that fail, whole; inserts the events of the others; and applies due index, heads and command rows.
 
+Due rows are found by their key and then written by the place (`ctid`) where this very snapshot
+found them: a join on the key could be planned the other way round while the table is small, and
+stay so when it is not. This holds because whoever writes a due row has its shard's lock.
+
 Independent of the kind of connection: parameters are bytes in Postgres' binary form, the result is
 one row. Run `SETTINGS` once on a connection that will run these statements: a `wire.Wire` does.
 """
@@ -206,9 +210,14 @@ appended as (
     where {_holds("event")}
     returning 1
 ),
+over as materialized (
+    select d.place from {_rows("gone")}
+    cross join lateral (
+        select i.ctid as place from due_index i where i.run_id = gone.run_id offset 0) d
+    where {_holds("gone")}
+),
 ended as (
-    delete from due_index i using {_rows("gone")}
-    where i.run_id = gone.run_id and {_holds("gone")}
+    delete from due_index i using over where i.ctid = over.place returning 1
 ),
 planned as (
     insert into due_index as i (shard, wake_at, {", ".join(_DUE_NAMES)})
@@ -238,7 +247,9 @@ select gate.now, gate.in_time, gate.live, failed.list, places.list,
         case when cardinality(failed.list) = 0 then cardinality({_PARAMETERS["event"]["d"]})
         else (select count(*) from unnest({_PARAMETERS["event"]["d"]}) d
             where d <> all (failed.list)) end
-    then tocsin_alarm('fewer events inserted than sent') end
+    then tocsin_alarm('fewer events inserted than sent')
+    when (select count(*) from ended) <> (select count(*) from over)
+    then tocsin_alarm('a due row was written without its lock') end
 from gate, failed, places
 """  # noqa: S608 - the parts are constants of this program
 """Parameters: `parameters`. Result: one row for `result`."""

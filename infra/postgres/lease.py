@@ -3,10 +3,8 @@
 Runs after `append.LOCK` in the same transaction. A run is leased iff its due row is ready at the
 wanted version, its due instant has come by the database's clock, no other run of its job is in the
 way, and the session has 2 s left. What needs a decision (overlap, misfire, expiry, a job that plans
-at the lease) is handed back; the row is touched for nothing else.
-
-Due rows are updated by the place (`ctid`) that this very snapshot found them at: a join on their
-key could be planned the other way round while the table is small, and stay so when it is not.
+at the lease) is handed back; the row is touched for nothing else. Rows are written by their place,
+as in `append`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -81,16 +79,19 @@ appended as (
     insert into events (stream_id, version, shard, position, name, data)
     select run_id, version, shard, nextval('event_position'), 'run.leased.v1',
         (select stem from gate) || '\xcf'::bytea || int8send(until)
-            || '\xce'::bytea || int4send(attempt)
+            || case when attempt < 128 then set_byte('\x00'::bytea, 0, attempt)
+                else '\xce'::bytea || int4send(attempt) end
     from leased
 )
 select gate.now, gate.in_time, gate.live, g.granted, g.records, g.alone, g.states,
-    w.gone, w.early, w.waits, w.decide
+    w.gone, w.early, w.waits, w.decide,
+    case when g.granted <> w.due then tocsin_alarm('a due row was written without its lock') end
 from gate,
     (select count(*)::int4 as granted, string_agg(record, ''::bytea) as records,
         string_agg(boolsend(alone), ''::bytea) as alone, string_agg(state, ''::bytea) as states
         from leased) g,
-    (select array_agg(n::int4) filter (where class = {GONE}) as gone,
+    (select count(*) filter (where class = {GRANTED}) as due,
+        array_agg(n::int4) filter (where class = {GONE}) as gone,
         array_agg(n::int4) filter (where class = {EARLY}) as early,
         array_agg(due_at - (select now from clock)) filter (where class = {EARLY}) as waits,
         array_agg(n::int4) filter (where class = {DECIDE}) as decide from wanted) w
@@ -123,7 +124,7 @@ class Leases(msgspec.Struct, frozen=True):
 
 def result(row: Fields, ticket: int, wants: Sequence[Want]) -> Leases:
     """Read the row that `LEASE` returned for these wants."""
-    at, in_time, live, count, records, alone, states, gone, early, waits, decide = row
+    at, in_time, live, count, records, alone, states, gone, early, waits, decide, _ = row
     assert at is not None
     reply = LeaseReply(
         ticket,

@@ -21,7 +21,7 @@ due as materialized (
     select d.record from unnest($1::uuid[]) as job(id)
     cross join lateral (
         select {record_of("i")} as record
-        from due_index i where i.job_id = job.id order by i.run_id offset 0) d
+        from due_index i where i.job_id = job.id offset 0) d
 )
 select tocsin_now(), (select count(*) from head)::int4,
     (select string_agg(state, ''::bytea) from head),

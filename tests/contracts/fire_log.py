@@ -46,7 +46,9 @@ Reply = TypeVar("Reply", bound=LogReply)
 class Bench(Protocol):
     """A log under test."""
 
-    log: FireLog
+    @property
+    def log(self) -> FireLog:
+        """The log."""
 
     def rest(self) -> None:
         """Let the log get on: wait for its sockets, or let virtual time pass."""

@@ -7,6 +7,7 @@ import pytest
 
 from infra.postgres.fire_log import PostgresFireLog
 from tests.contracts.fire_log import FireLogContract
+from tests.engines.databases import Databases
 
 WAIT_S = 0.05
 
@@ -25,8 +26,10 @@ class PostgresBench:
 
 
 class TestPostgresFireLog(FireLogContract):
-    @pytest.fixture
-    def bench(self, log_database: str) -> Iterator[PostgresBench]:
-        bench = PostgresBench(log_database)
+    @pytest.fixture(scope="class")
+    def bench(self, databases: Databases) -> Iterator[PostgresBench]:
+        conninfo = databases.fresh()
+        bench = PostgresBench(conninfo)
         yield bench
         bench.log.close()
+        databases.drop(conninfo)

@@ -77,7 +77,7 @@ create table due_index (
     handed_off_offset bigint,
     handed_off_topic text,
     hand_offs smallint not null default 0
-) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.1, autovacuum_analyze_scale_factor = 0.5);
+) with (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.1, autovacuum_analyze_scale_factor = 0.5);
 create index due_scan on due_index (shard, wake_at);
 create index due_job on due_index (job_id);
 

@@ -10,7 +10,9 @@ import http.server
 import socket
 import threading
 from collections.abc import Callable
+from http.client import HTTPConnection, HTTPException
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -21,6 +23,8 @@ CONNECTIONS_MAX: Final = 16
 """Scrapers and probes are a handful; more is somebody's mistake, and is hung up on."""
 REQUEST_TIMEOUT_S: Final = 5.0
 CLOSE_TIMEOUT_S: Final = 2.0
+READYZ_TIMEOUT_S: Final = 5.0
+READYZ_BYTES_MAX: Final = 1024 * 1024
 
 Readiness = Callable[[], dict[str, object]]
 """Returns what /readyz shows; `ready`: the process can do its work. It must not wait."""
@@ -33,6 +37,21 @@ _Request = socket.socket | tuple[bytes, socket.socket]
 
 class OpsError(Exception):
     """The listener cannot be had; the text names the port and the setting."""
+
+
+def ask_readiness(address: str, timeout_s: float) -> tuple[int, dict[str, Any]]:
+    """Return status and content of another process's /readyz; (0, empty) without an answer."""
+    parts = urlsplit(address)
+    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
+    try:
+        connection.request("GET", "/readyz")
+        answer = connection.getresponse()
+        shown = msgspec.json.decode(answer.read(READYZ_BYTES_MAX), type=dict[str, Any])
+        return answer.status, shown
+    except (OSError, HTTPException, msgspec.DecodeError):
+        return 0, {}
+    finally:
+        connection.close()
 
 
 class OpsServer:

@@ -4,6 +4,7 @@ Each command imports what it needs when it is given, so that `tocsin --help` is 
 does not carry the others.
 """
 
+import os
 import sys
 
 from commandside.ports import Unavailable
@@ -16,6 +17,7 @@ from infra.up.running import NotRunning
 
 WRONG_USE = 2
 """Exit status of argparse, and of a setting that cannot be used."""
+INTERRUPTED = 130
 SAID_PLAINLY = {"DurabilityError", "MasterKeyError", "MigrationError", "TenantError", "UpError"}
 """Errors whose text is for people, of modules that are imported only by the commands that raise."""
 
@@ -30,7 +32,11 @@ def main(argv: list[str] | None = None) -> int:
     except (EngineError, NotRunning, OpsError, Unavailable) as error:
         return _say(error, 1)
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; the interpreter must not flush it once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except Exception as error:
         if type(error).__name__ in SAID_PLAINLY:
             return _say(error, 1)

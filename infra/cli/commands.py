@@ -7,7 +7,7 @@ from typing import Any, Final
 from domain.tenant import SCOPES
 from infra.cli.arguments import ROLES
 from infra.settings import Settings, SettingsError, load
-from infra.up.running import attached
+from infra.up.running import CLICKHOUSE, KAFKA, POSTGRES, attached
 
 
 def run(words: argparse.Namespace) -> int:
@@ -40,9 +40,20 @@ def _overrides(words: argparse.Namespace) -> dict[str, dict[str, Any]]:
 
 
 def _role(role: str, settings: Settings) -> int:
+    settings = attached(settings, *_needs(role, settings))
     from infra import bootstrap
 
-    return bootstrap.run(role, attached(settings))
+    return bootstrap.run(role, settings)
+
+
+def _needs(role: str, settings: Settings) -> tuple[tuple[str, str], ...]:
+    match role:
+        case "api":
+            return (POSTGRES, CLICKHOUSE) if settings.api.with_queries else (POSTGRES,)
+        case "query" | "projector":
+            return (POSTGRES, CLICKHOUSE)
+        case _:
+            return (POSTGRES, KAFKA)
 
 
 def _up(words: argparse.Namespace, settings: Settings) -> int:
@@ -54,7 +65,7 @@ def _up(words: argparse.Namespace, settings: Settings) -> int:
 def _migrate(_words: argparse.Namespace, settings: Settings) -> int:
     from infra.up.schema import bring_forward
 
-    applied = bring_forward(attached(settings))
+    applied = bring_forward(attached(settings, POSTGRES))
     print("\n".join(f"applied {name}" for name in applied) or "nothing to do")
     return 0
 
@@ -68,7 +79,7 @@ def _keys(words: argparse.Namespace, settings: Settings) -> int:
         raise SettingsError(
             f"--scopes {words.scopes!r} cannot be used: choose from {', '.join(SCOPES)}"
         )
-    print(create_key(attached(settings), words.tenant, scopes))
+    print(create_key(attached(settings, POSTGRES), words.tenant, scopes))
     return 0
 
 

@@ -9,6 +9,9 @@ from infra.embedded.processes import start_ticks
 from infra.settings import Settings, replaced
 
 FILE: Final = "up.json"
+POSTGRES: Final = ("postgres", "url")
+KAFKA: Final = ("kafka", "bootstrap")
+CLICKHOUSE: Final = ("clickhouse", "url")
 
 
 class NotRunning(Exception):
@@ -16,10 +19,11 @@ class NotRunning(Exception):
 
 
 class Running(msgspec.Struct, frozen=True):
-    """A running `up`: its pid, what proves that it is that process, and its engines' addresses."""
+    """A running `up`: its pid, what proves that it is that process, and where everything is."""
 
     pid: int
     start_ticks: int
+    ops: str
     postgres: str
     kafka: str
     clickhouse: str
@@ -44,25 +48,32 @@ def find(data_dir: Path) -> Running | None:
     return found if start_ticks(found.pid) == found.start_ticks else None
 
 
-def attached(settings: Settings) -> Settings:
+def attached(settings: Settings, *needed: tuple[str, str]) -> Settings:
     """Return settings with the addresses of a running `up` where none are set.
 
-    Raises NotRunning where an address is needed and there is none.
+    `needed` are some of POSTGRES, KAFKA and CLICKHOUSE; raises NotRunning where one of them has no
+    address.
     """
-    given = (settings.postgres.url, settings.kafka.bootstrap, settings.clickhouse.url)
-    if all(given):
-        return settings
     found = find(settings.data_dir)
-    if found is None:
-        missing = ("postgres.url", "kafka.bootstrap", "clickhouse.url")
-        names = ", ".join(n for n, value in zip(missing, given, strict=True) if not value)
+    if found is not None:
+        for section, name, address in (
+            (*POSTGRES, found.postgres),
+            (*KAFKA, found.kafka),
+            (*CLICKHOUSE, found.clickhouse),
+        ):
+            if not getattr(getattr(settings, section), name):
+                settings = replaced(settings, section, **{name: address})
+    missing = [
+        f"{section}.{name}"
+        for section, name in needed
+        if not getattr(getattr(settings, section), name)
+    ]
+    if missing:
         raise NotRunning(
-            f"no address is set for {names}, and no `tocsin up` runs on {settings.data_dir}:"
-            " set them, or start one"
+            f"no address is set for {', '.join(missing)}, and no `tocsin up` runs on"
+            f" {settings.data_dir}: set them, or start one"
         )
-    settings = replaced(settings, "postgres", url=settings.postgres.url or found.postgres)
-    settings = replaced(settings, "kafka", bootstrap=settings.kafka.bootstrap or found.kafka)
-    return replaced(settings, "clickhouse", url=settings.clickhouse.url or found.clickhouse)
+    return settings
 
 
 def write_privately(path: Path, content: bytes) -> None:

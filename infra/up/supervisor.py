@@ -81,6 +81,7 @@ class Supervisor:
             running.Running(
                 os.getpid(),
                 start_ticks(os.getpid()) or 0,
+                self.ops.address,
                 self.settings.postgres.url,
                 self.settings.kafka.bootstrap,
                 self.settings.clickhouse.url,

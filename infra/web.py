@@ -110,6 +110,7 @@ def build_app(
         guards=[_Door(KeyRing(ports.keys, pepper(ports.secret), ports.now)).admit],
         exception_handlers={Exception: _problem},
         openapi_config=None,
+        logging_config=None,
         on_startup=list(on_startup),
         on_shutdown=list(on_shutdown),
         # Bodies are bounded where they are read, batches line by line.

@@ -134,7 +134,7 @@ class World:
     async def _send(
         self, method: str, path: str, content: bytes | str | None, headers: dict[str, str]
     ) -> httpx.Response:
-        transport = httpx.ASGITransport(self.app)  # type: ignore[arg-type] - two names of one interface
+        transport = httpx.ASGITransport(self.app)  # type: ignore[arg-type]  # two names of one interface
         async with httpx.AsyncClient(transport=transport, base_url="http://tocsin") as client:
             return await client.request(method, path, content=content, headers=headers)
 

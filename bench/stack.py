@@ -27,15 +27,18 @@ POLL_S: Final = 0.05
 SETTLE_TIMEOUT_S: Final = 60.0
 LOG_LINES: Final = 30
 
-# Events of each shard that some view has not read yet; an index look-up a shard, whatever the size.
+# Whether a view has not read a shard to its end: an index look-up a shard, whatever the size.
 _BEHIND: Final = """
-with heads as (
+with heads as materialized (
     select s as shard, (select max(e.position) from events e where e.shard = s) as position
     from generate_series(0, (select shards from installation) - 1) s
 ), views as (select distinct view from view_positions)
-select count(*) from views cross join heads left join view_positions p using (view, shard)
-where heads.position is not null and coalesce(p.position, 0) < heads.position
+select (select count(*) from views) < %s or exists (
+    select from views cross join heads left join view_positions p using (view, shard)
+    where heads.position is not null and coalesce(p.position, 0) < heads.position)
 """
+VIEWS: Final = 2
+"""Job board and run history: before both have begun, nobody is at the head."""
 _BUSY: Final = "select exists (select from due_index where wake_at < %s)"
 
 
@@ -161,8 +164,8 @@ class Stack:
         busy = self._postgres.execute(_BUSY, [now_ms + 1]).fetchone()
         if busy is None or busy[0]:
             return False
-        behind = self._postgres.execute(_BEHIND).fetchone()
-        return behind is not None and behind[0] == 0
+        behind = self._postgres.execute(_BEHIND, [VIEWS]).fetchone()
+        return behind is not None and not behind[0]
 
     def settle(self) -> None:
         """Wait until it is settled; raises BenchError after a bound."""

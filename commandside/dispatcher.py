@@ -30,6 +30,7 @@ from commandside.ports import (
     ReadyQueue,
     SpecsReply,
     Tick,
+    Unavailable,
 )
 from commandside.reporting import Reporting
 from commandside.stripes import LINGER_US, Sent, Stripe
@@ -104,7 +105,11 @@ class Dispatcher:
         """Move on what can move; return after how many µs to be run again at the latest."""
         self._listen(tick)
         self._flights.session.keep(tick)
-        self._take(tick)
+        try:
+            self._take()
+        except Unavailable:
+            # Without a broker, what is held is fired all the same.
+            self._ports.telemetry.count("engine_unavailable")
         self._wake(tick)
         self._speak(tick)
         self._commit()
@@ -196,7 +201,7 @@ class Dispatcher:
             stripe.undecided += sent.undecided
             stripe.add_ready(sent.entries, tick.mono_us)
 
-    def _take(self, _tick: Tick) -> None:
+    def _take(self) -> None:
         queue, heap = self._queue, self._flights.heap
         revoked = queue.revoked()
         if revoked:
@@ -259,7 +264,11 @@ class Dispatcher:
         finished = self._offsets.finished()
         if finished:
             self._ports.faults.hit(SETTLED_NOT_COMMITTED)
-            self._queue.done(finished)
+            try:
+                self._queue.done(finished)
+            except Unavailable:
+                # What follows them is committed later, and these with it.
+                self._ports.telemetry.count("engine_unavailable")
             self._ports.faults.hit(OFFSET_COMMITTED)
 
     def _rest_us(self, tick: Tick) -> int:

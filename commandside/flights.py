@@ -20,6 +20,7 @@ from commandside.ports import (
     SpecsReply,
     Telemetry,
     Tick,
+    Unavailable,
     Vault,
 )
 from commandside.reports import KEY_GONE, Flight
@@ -180,6 +181,11 @@ class Flights:
                 flight.answer = KEY_GONE
                 stripe.add_reports([flight], tick.mono_us)
                 continue
+            except Unavailable:
+                # The keys cannot be read now: it waits on, for as long as it may still be sent.
+                self.ports.telemetry.count("engine_unavailable")
+                waiting.appendleft((flight, pinned, not_after_us))
+                break
             self._called[self._token] = flight
             calls.append(call)
             if facts.attempt == 1:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from commandside.ports import KeyGone
+from commandside.ports import KeyGone, Unavailable
 
 MARK: Final = b"\x00plain:"
 
@@ -11,6 +11,8 @@ class MemoryVault:
     """`commandside.ports.Vault`: bound to tenant and job like the real one, but not secret."""
 
     def __init__(self) -> None:
+        self.away = False
+        """Nothing can be opened while this is set."""
         self._destroyed: set[bytes] = set()
 
     def destroy(self, tenant_id: bytes) -> None:
@@ -24,7 +26,9 @@ class MemoryVault:
         return b"".join((MARK, tenant_id, job_id, plain))
 
     def open(self, tenant_id: bytes, job_id: bytes, sealed: bytes) -> bytes:
-        """Return the plain bytes; raises KeyGone."""
+        """Return the plain bytes; raises KeyGone, Unavailable."""
+        if self.away:
+            raise Unavailable("the keys cannot be read")
         head = MARK + tenant_id + job_id
         if tenant_id in self._destroyed or not sealed.startswith(head):
             raise KeyGone("the bytes are not ciphertext of this tenant and job")

@@ -173,6 +173,15 @@ def test_an_offset_is_committed_when_all_of_its_message_and_of_those_before_are_
     assert scene.committed() == {0: 2}
 
 
+def test_without_a_broker_what_is_held_is_fired_all_the_same() -> None:
+    scene = Scene()
+    run = scene.one_time(in_ms=5_000)
+    scene.hand_off()
+    scene.run_ms(1_000)
+    scene.broker.away = True
+    scene.until(lambda: scene.ended(run))
+
+
 def test_what_came_from_a_partition_that_was_lost_is_forgotten() -> None:
     scene = Scene()
     for shard in range(SHARDS):

@@ -111,6 +111,24 @@ def test_a_tenant_without_a_key_has_a_dead_letter_and_no_call() -> None:
     assert scene.deliverer.hits == []
 
 
+def test_a_call_waits_while_its_keys_cannot_be_read_and_is_given_back_in_time() -> None:
+    scene = Scene()
+    run = scene.one_time()
+    scene.vault.away = True
+    sealed = scene.vault.seal(jobs.TENANT, run.facts.job_id, b"body")
+    standing = scene.log.standings([run.facts.job_id])[run.facts.job_id]
+    spec = msgspec.structs.replace(standing.job.facts.spec, payload=sealed)
+    scene.append(jobs.revised(standing.job, standing.runs, spec, scene.clock.now()))
+    scene.hand_off()
+    scene.until(lambda: "Fired" in scene.names(run))
+    given_back = scene.events(run.facts.run_id)[3]
+    assert isinstance(given_back, re.Fired)
+    assert given_back.outcome == re.ABANDONED
+    scene.vault.away = False
+    scene.until(lambda: scene.ended(run))
+    assert [hit.call.body for hit in scene.deliverer.hits] == [b"body"]
+
+
 # ------------------------------------------------------------------ retries
 
 

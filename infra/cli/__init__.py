@@ -9,7 +9,7 @@ import sys
 
 from commandside.ports import Unavailable
 from infra.cli.arguments import parser
-from infra.cli.commands import run
+from infra.cli.commands import run, run_bench
 from infra.embedded.errors import EngineError
 from infra.ops import OpsError
 from infra.settings import SettingsError
@@ -24,9 +24,11 @@ SAID_PLAINLY = {"DurabilityError", "MasterKeyError", "MigrationError", "TenantEr
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns the exit status."""
-    words = parser().parse_args(argv)
+    typed = sys.argv[1:] if argv is None else argv
     try:
-        return run(words)
+        if typed[:1] == ["bench"]:  # it has a parser of its own, options and all
+            return run_bench(typed[1:])
+        return run(parser().parse_args(typed))
     except SettingsError as error:
         return _say(error, WRONG_USE)
     except (EngineError, NotRunning, OpsError, Unavailable) as error:

@@ -32,10 +32,7 @@ def parser() -> argparse.ArgumentParser:
     _keys(_command(commands, "keys", "make API keys"))
     doctor = _command(commands, "doctor", "check engines and settings; say how to put them right")
     doctor.add_argument("--settings", action="store_true", help="list every setting and its value")
-    bench = commands.add_parser(
-        "bench", help="measure: rates, lateness, CPU per fire", add_help=False
-    )
-    bench.add_argument("words", nargs=argparse.REMAINDER)
+    commands.add_parser("bench", help="measure: rates, lateness, CPU per fire", add_help=False)
     return top
 
 

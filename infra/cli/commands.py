@@ -12,8 +12,6 @@ from infra.up.running import CLICKHOUSE, KAFKA, POSTGRES, attached
 
 def run(words: argparse.Namespace) -> int:
     """Run the command that was typed; returns the exit status."""
-    if words.command == "bench":
-        return _bench(words.words)
     settings = load(_overrides(words), file=words.config)
     if words.command in ROLES:
         return _role(words.command, settings)
@@ -89,8 +87,14 @@ def _doctor(words: argparse.Namespace, settings: Settings) -> int:
     return doctor.list_settings(settings) if words.settings else doctor.examine(settings)
 
 
-def _bench(words: list[str]) -> int:
-    from bench.program import main
+def run_bench(words: list[str]) -> int:
+    """Measure; it comes with the project's folder, not with an installed package."""
+    try:
+        from bench.program import main
+    except ModuleNotFoundError as error:
+        if error.name not in {"bench", "bench.program"}:
+            raise
+        raise SettingsError("bench is run from a clone of the project: make bench") from error
 
     return main(words)
 

@@ -16,6 +16,7 @@ from commandside.ports import (
 from domain.envelope import Decision
 from domain.ids import SLOT
 from domain.run import state as rs
+from domain.sharding import shard_of
 from infra.memory.log import Due, MemoryLog
 from projections.due_index import ACTIVE
 
@@ -24,6 +25,7 @@ CHUNK_ENTRIES: Final = 1_000
 REHAND_AFTER_MS: Final = 5_000
 REHAND_SPACING_MAX_MS: Final = 300_000
 OVERDUE_MS: Final = 10_000
+HORIZON_MS: Final = 60_000
 
 
 class MemoryDueIndex:
@@ -114,12 +116,29 @@ class MemoryDueIndex:
         """End sessions whose `until` has passed; return how many."""
         return self._log.reap()
 
-    def health(self, shards: Sequence[int]) -> Overdue:
+    def unmark(self, shards: Sequence[int], before: int, limit: int) -> int:
+        """Take back marks older than `before` of rows that wake within 60 s."""
+        owned, count = frozenset(shards), 0
+        for row in self._log.waking(self._log.now() + HORIZON_MS):
+            if count == limit:
+                break
+            marked = row.handed_off_at is not None and row.handed_off_at < before
+            if marked and row.shard in owned and isinstance(row.run, rs.Ready):
+                row.handed_off_at = row.ref = None
+                count += 1
+        return count
+
+    def health(self, shards: Sequence[int], part: int = 0, parts: int = 1) -> Overdue:
         """Return the liveness figures of these shards."""
         log, now, owned = self._log, self._log.now(), frozenset(shards)
-        broken = 0
+        broken = looked_at = 0
         for job_id, (_, head) in log.heads.items():
-            if head.status != ACTIVE or not head.misfire_after_ms:
+            mine = (
+                shard_of(job_id, log.shards) in owned
+                and int.from_bytes(job_id[:4], "big") * parts >> 32 == part
+            )
+            looked_at += mine
+            if not mine or head.status != ACTIVE or not head.misfire_after_ms:
                 continue
             links = [
                 run
@@ -133,7 +152,7 @@ class MemoryDueIndex:
             if row.shard in owned and isinstance(row.run, rs.Ready)
         ]
         overdue = sum(1 for wake_at in late if wake_at < now - OVERDUE_MS)
-        return Overdue(broken, overdue, now - min(late) if late else 0)
+        return Overdue(broken, overdue, now - min(late) if late else 0, looked_at)
 
     def close(self) -> None:
         """Nothing is open."""

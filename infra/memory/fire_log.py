@@ -70,6 +70,11 @@ class MemoryFireLog:
         self._stalled: list[_Stalled] = []
         self._ticket = 0
 
+    @property
+    def outstanding(self) -> int:
+        """Return how many replies the next `poll` brings."""
+        return len(self._replies)
+
     def idle(self, stripe: int) -> bool:
         """Return whether the stripe takes a request now."""
         return not self._busy[stripe]
@@ -81,6 +86,7 @@ class MemoryFireLog:
         self._busy[stripe] = True
         self._ticket += 1
         ticket, fate = self._ticket, self.fates(stripe, request)
+        fate = Fate.DOWN if self._log.away else fate
         if fate is Fate.STALLED:
             self._stalled.append(_Stalled(self._log.now() + STALL_MS, ticket, request))
         reply: LogReply

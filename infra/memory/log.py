@@ -11,7 +11,15 @@ from typing import Final
 
 import msgspec
 
-from commandside.ports import SESSION_MS, Granted, LeaseReply, Ref, Standing, Want
+from commandside.ports import (
+    SESSION_MS,
+    Granted,
+    LeaseReply,
+    Ref,
+    Standing,
+    Unavailable,
+    Want,
+)
 from domain.catalogue import NAMES, DomainEvent, decode, encode
 from domain.envelope import BegunBeside, Decision, Guard, JobAt, RunAt, StreamAt
 from domain.ids import SLOT
@@ -87,6 +95,8 @@ class MemoryLog:
         """Start empty; `now` is the database clock, ms."""
         self.now = now
         self.shards = shards
+        self.away = False
+        """Nothing reaches the log while this is set."""
         self.streams: dict[bytes, list[Written]] = {}
         self.feed: list[list[Written]] = [[] for _ in range(shards)]
         self.heads: dict[bytes, tuple[js.JobState, HeadRow]] = {}
@@ -98,6 +108,11 @@ class MemoryLog:
         self.terms: dict[int, int] = dict.fromkeys(range(shards), 0)
         self._of_job: dict[bytes, dict[bytes, Due]] = {}
         self._position = 0
+
+    def reach(self) -> None:
+        """Raise Unavailable while the log is away; each port's call begins with this."""
+        if self.away:
+            raise Unavailable("the log is away")
 
     # ---------------------------------------------------------------- reads
 

@@ -25,11 +25,14 @@ class PostgresBench:
         select.select(reads, writes, (), WAIT_S)
 
 
+@pytest.fixture(scope="module")
+def bench(databases: Databases) -> Iterator[PostgresBench]:
+    conninfo = databases.fresh()
+    bench = PostgresBench(conninfo)
+    yield bench
+    bench.log.close()
+    databases.drop(conninfo)
+
+
 class TestPostgresFireLog(FireLogContract):
-    @pytest.fixture(scope="class")
-    def bench(self, databases: Databases) -> Iterator[PostgresBench]:
-        conninfo = databases.fresh()
-        bench = PostgresBench(conninfo)
-        yield bench
-        bench.log.close()
-        databases.drop(conninfo)
+    """Jobs and sessions of one test are not those of another: they share the database."""

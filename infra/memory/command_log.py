@@ -19,6 +19,7 @@ class MemoryCommandLog:
 
     async def define(self, decision: Decision) -> Accepted | BodyDiffers | Rejected:
         """Append a definition."""
+        self._log.reach()
         command = decision.command
         if command is not None:
             found = self._repeat(decision.job_id, command.command_id, command.body_hash)
@@ -33,6 +34,7 @@ class MemoryCommandLog:
         self, job_id: bytes, command_id: bytes, body_hash: bytes, decide: Decide
     ) -> Accepted | BodyDiffers | Rejected:
         """Decide on the state as it is and append."""
+        self._log.reach()
         if command_id:
             repeat = self._repeat(job_id, command_id, body_hash)
             if repeat is not None:
@@ -54,12 +56,14 @@ class MemoryCommandLog:
 
     async def standing(self, job_id: bytes) -> Standing | None:
         """Return the job as it stands, withheld runs included."""
+        self._log.reach()
         return self._standing(job_id)
 
     async def events(
         self, job_id: bytes, stream_id: bytes, after: int, limit: int
     ) -> list[DomainEvent]:
         """Return events of a stream of this job; none for another's."""
+        self._log.reach()
         first = self._log.events_of(stream_id)[:1]
         mine = stream_id == job_id or any(
             isinstance(event, re.Scheduled) and event.job_id == job_id for event in first

@@ -26,6 +26,7 @@ REHAND_AFTER_MS: Final = 5_000
 REHAND_SPACING_MAX_MS: Final = 300_000
 OVERDUE_MS: Final = 10_000
 HORIZON_MS: Final = 60_000
+HORIZON_MS: Final = 60_000
 
 
 class MemoryDueIndex:
@@ -37,6 +38,7 @@ class MemoryDueIndex:
 
     def window(self, terms: dict[int, int], after: int, until: int, limit: int) -> list[Chunk]:
         """Return unmarked ready rows with after < wake_at ≤ until as chunks, in due order."""
+        self._log.reach()
         found = [
             row
             for row in self._log.waking(until)
@@ -49,6 +51,7 @@ class MemoryDueIndex:
 
     def mark(self, published: Sequence[Published]) -> int:
         """Set the hand-off of rows whose version and shard term still match."""
+        self._log.reach()
         marked, now = 0, self._log.now()
         for done in published:
             chunk = done.chunk
@@ -68,6 +71,7 @@ class MemoryDueIndex:
         self, shards: Sequence[int], committed: Callable[[Ref], bool] | None, limit: int
     ) -> list[Chunk]:
         """Return rows ready for re-hand-off; `committed` None: all that are due, at once."""
+        self._log.reach()
         now, owned = self._log.now(), frozenset(shards)
         everything = committed is None
         found: list[Due] = []
@@ -84,6 +88,7 @@ class MemoryDueIndex:
 
     def lapsed(self, shards: Sequence[int], limit: int) -> list[tuple[Standing, rs.OpenRun]]:
         """Return leases that are over."""
+        self._log.reach()
         now, owned = self._log.now(), frozenset(shards)
         over = [
             row.run
@@ -100,6 +105,7 @@ class MemoryDueIndex:
 
     def append(self, decisions: Sequence[Decision], expires_at: int) -> list[bool]:
         """Append decisions, and return which hold; of one job only the first can."""
+        self._log.reach()
         seen: set[bytes] = set()
         firsts: list[int] = []
         for number, decision in enumerate(decisions):
@@ -114,6 +120,7 @@ class MemoryDueIndex:
 
     def reap(self) -> int:
         """End sessions whose `until` has passed; return how many."""
+        self._log.reach()
         return self._log.reap()
 
     def unmark(self, shards: Sequence[int], before: int, limit: int) -> int:

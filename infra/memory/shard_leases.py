@@ -26,6 +26,7 @@ class MemoryShardLeases:
 
     def heartbeat(self, owner: bytes, lease_ms: int) -> dict[int, int]:
         """Renew, take or hand over shards towards equal counts; return owned shard → term."""
+        self._log.reach()
         now = self._log.now()
         self._alive[owner] = now + lease_ms
         self._alive = {who: until for who, until in self._alive.items() if until > now}
@@ -47,6 +48,7 @@ class MemoryShardLeases:
 
     def release(self, owner: bytes) -> None:
         """Give all shards back at once."""
+        self._log.reach()
         for shard, row in self._shards.items():
             if row.owner == owner:
                 self._shards[shard] = _Owned()

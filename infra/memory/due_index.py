@@ -26,7 +26,6 @@ REHAND_AFTER_MS: Final = 5_000
 REHAND_SPACING_MAX_MS: Final = 300_000
 OVERDUE_MS: Final = 10_000
 HORIZON_MS: Final = 60_000
-HORIZON_MS: Final = 60_000
 
 
 class MemoryDueIndex:

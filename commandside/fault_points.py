@@ -26,5 +26,37 @@ DISPATCHER: Final[dict[str, str]] = {
 }
 """Points of the dispatcher, and what is true there."""
 
-ROLES: Final[dict[str, dict[str, str]]] = {"dispatcher": DISPATCHER}
+PUBLISHED_NOT_CONFIRMED: Final = "published_not_confirmed"
+CONFIRMED_NOT_MARKED: Final = "confirmed_not_marked"
+MARKED: Final = "marked"
+SHARDS_OWNED: Final = "shards_owned"
+DUE_READ: Final = "due_read"
+
+SCHEDULER: Final[dict[str, str]] = {
+    SHARDS_OWNED: "shards are owned under a term; nothing of them was read yet",
+    DUE_READ: "due rows are read; nothing of them is published",
+    PUBLISHED_NOT_CONFIRMED: "chunks are handed to the broker's client; none is confirmed",
+    CONFIRMED_NOT_MARKED: "the broker has the chunks; their rows are not marked",
+    MARKED: "rows are marked as handed off",
+}
+"""Points of the scheduler, and what is true there; the publishing ones are the auditor's too."""
+
+SESSIONS_REAPED: Final = "sessions_reaped"
+LAPSES_DECIDED: Final = "lapses_decided"
+LAPSES_APPENDED: Final = "lapses_appended"
+MARKS_FORGOTTEN: Final = "marks_forgotten"
+
+AUDITOR: Final[dict[str, str]] = {
+    SESSIONS_REAPED: "dead sessions are ended; their runs are still leased",
+    LAPSES_DECIDED: "lapses are decided; none is appended",
+    LAPSES_APPENDED: "lapses are appended; their retries are not published",
+    MARKS_FORGOTTEN: "marks of a lost broker are taken back; nothing is published again",
+}
+"""Points of the audit loop, and what is true there."""
+
+ROLES: Final[dict[str, dict[str, str]]] = {
+    "dispatcher": DISPATCHER,
+    "scheduler": SCHEDULER | AUDITOR,
+    "auditor": SCHEDULER | AUDITOR,
+}
 """Points by role."""

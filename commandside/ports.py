@@ -292,7 +292,11 @@ ENTRY_BYTES: Final = 60
 
 
 class Ref(msgspec.Struct, frozen=True, gc=False):
-    """Where a published chunk is: topic, partition, offset."""
+    """Where a published chunk is: topic, partition, offset.
+
+    In a confirmation the topic is followed by `#` and a name of the broker's incarnation, since a
+    place means nothing to a broker that was wiped since.
+    """
 
     topic: str
     partition: int
@@ -312,6 +316,8 @@ class Overdue(msgspec.Struct, frozen=True, gc=False):
     broken_chains: int
     overdue_runs: int
     oldest_overdue_ms: int
+    looked_at: int = 0
+    """How many heads the chains were checked for."""
 
 
 class DueIndex(Protocol):
@@ -340,8 +346,18 @@ class DueIndex(Protocol):
     def reap(self) -> int:
         """End sessions whose `until` has passed; return how many."""
 
-    def health(self, shards: Sequence[int]) -> Overdue:
-        """Return the liveness figures of these shards."""
+    def unmark(self, shards: Sequence[int], before: int, limit: int) -> int:
+        """Take back marks older than `before` of rows that wake within 60 s; return how many.
+
+        For messages that are lost for certain: the next windows show these rows again.
+        """
+
+    def health(self, shards: Sequence[int], part: int = 0, parts: int = 1) -> Overdue:
+        """Return the liveness figures of these shards.
+
+        Chains are checked for one of `parts` equal parts of all job ids: there are too many jobs
+        to look at all of them at once.
+        """
 
 
 class ShardLeases(Protocol):
@@ -388,7 +404,11 @@ class ReadyQueue(Protocol):
         """Return partitions lost since the last call: forget what came from them."""
 
     def committed(self, ref: Ref) -> bool:
-        """Tell whether the group has passed this place; True where that is not known."""
+        """Tell whether the group has passed this place.
+
+        True where that is not known, and for a place of another incarnation. Moves on with
+        `confirmed` and `take`.
+        """
 
     def pause(self, *, paused: bool) -> None:
         """Stop or resume fetching what is due later (topic `ahead` only)."""

@@ -130,6 +130,8 @@ TABLE: Final[tuple[Name, ...]] = (
         "alarm",
         queue_partitions_differ="a topic has another number of partitions than the installation",
         queue_message_foreign="a message in our topics is not ours",
+        hand_off_refused="the broker takes nothing; what is due waits in the database",
+        chains_broken="active jobs have no next occurrence, or two; this is a bug",
         reports_given_up="the end of an attempt could not be appended; its lease will lapse",
         leases_given_up="a run could not be leased; it will be handed off again",
     ),

@@ -6,6 +6,7 @@ import msgspec
 
 LANES: Final = ("standard", "exact")
 NEAR, AHEAD = "now", "ahead"
+STAMP: Final = "#"
 
 CALL_TIMEOUT_S: Final = 2.0
 """One administrative request; the next look follows anyway."""
@@ -46,6 +47,11 @@ class KafkaOptions(msgspec.Struct, frozen=True, kw_only=True):
     def topics(self) -> tuple[str, ...]:
         """All topics, in a fixed order."""
         return tuple(self.topic(lane, near=near) for lane in (0, 1) for near in (True, False))
+
+
+def stamped(topic: str, incarnation: bytes) -> str:
+    """Return the topic as confirmations name it: a place means nothing to another incarnation."""
+    return f"{topic}{STAMP}{incarnation[:4].hex()}"
 
 
 TOPIC_CONFIG: Final = {

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from commandside.ports import Chunk, Published, Ref, Telemetry, Unavailable
 from domain.sharding import partition_of
-from infra.kafka.options import KafkaOptions, producer_config
+from infra.kafka.options import KafkaOptions, producer_config, stamped
 from infra.kafka.wire import FORMAT, Canary, encode
 
 
@@ -25,6 +25,7 @@ class ChunkProducer:
         """Connect in the background. `incarnation` is stamped on what is sent."""
         self._options = options
         self._incarnation = incarnation
+        self._places = {topic: stamped(topic, incarnation) for topic in options.topics}
         self._mono_us = mono_us
         self._telemetry = telemetry
         self._confirmed: list[Published] = []
@@ -93,7 +94,7 @@ class ChunkProducer:
         assert topic is not None
         assert partition is not None
         assert offset is not None
-        self._confirmed.append(Published(chunk, Ref(topic, partition, offset)))
+        self._confirmed.append(Published(chunk, Ref(self._places[topic], partition, offset)))
 
     def _beaten(self, error: KafkaError | None, _message: Message) -> None:
         if error is None:

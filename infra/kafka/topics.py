@@ -20,7 +20,14 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from commandside.ports import Ref, Unavailable
-from infra.kafka.options import CALL_TIMEOUT_S, TOPIC_CONFIG, KafkaOptions, client_config
+from infra.kafka.options import (
+    CALL_TIMEOUT_S,
+    STAMP,
+    TOPIC_CONFIG,
+    KafkaOptions,
+    client_config,
+    stamped,
+)
 
 LOOK_EVERY_US: Final = 2_000_000
 """A wiped broker is noticed within this; three requests a process and second at most."""
@@ -97,7 +104,10 @@ class TopicWatch:
     def committed(self, ref: Ref) -> bool:
         """Tell whether the group's last known offset is past this place; True where unknown."""
         self._offsets_wanted = True
-        position = self._positions.get((ref.topic, ref.partition))
+        topic, stamp, _ = ref.topic.partition(STAMP)
+        if stamp and ref.topic != stamped(topic, self.seen.incarnation):
+            return True
+        position = self._positions.get((topic, ref.partition))
         return position is None or ref.offset < position
 
     def _look(self, asked: dict[str, Future[Any]], now: int) -> None:

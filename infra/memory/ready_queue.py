@@ -18,6 +18,8 @@ NOTICED_US: Final = 2_000_000
 
 Place = tuple[str, int]
 LANES: Final = ("standard", "exact")
+STAMP: Final = "#"
+"""Between a topic and the incarnation, where a confirmation names a place."""
 
 
 class Faults(msgspec.Struct):
@@ -86,18 +88,18 @@ class MemoryBroker:
         """Return a partition's log, made when it is first named."""
         return self.logs.setdefault(place, _Log())
 
-    def append(self, place: Place, chunk: Chunk) -> Ref:
-        """Add a chunk, or lose, double or misplace it."""
+    def append(self, place: Place, chunk: Chunk) -> int:
+        """Add a chunk, or lose, double or misplace it; return its offset."""
         log = self.log(place)
-        ref = Ref(*place, log.end)
+        offset = log.end
         if self.chance() < self.faults.lost:
-            return ref
+            return offset
         log.chunks.append(chunk)
         if self.chance() < self.faults.doubled:
             log.chunks.append(chunk)
         if len(log.chunks) > 1 and self.chance() < self.faults.swapped:
             log.chunks[-1], log.chunks[-2] = log.chunks[-2], log.chunks[-1]
-        return ref
+        return offset
 
     def join(self, member: "MemoryReadyQueue") -> None:
         """Add a consumer and move partitions."""
@@ -149,8 +151,10 @@ class MemoryReadyQueue:
                 continue
             stamped = msgspec.structs.replace(chunk, incarnation=self._broker.incarnation)
             partition = partition_of(chunk.shard, self.partitions)
-            ref = self._broker.append((topic_of(chunk.lane, near=near), partition), stamped)
-            self._sent.append(Published(chunk, ref))
+            topic = topic_of(chunk.lane, near=near)
+            offset = self._broker.append((topic, partition), stamped)
+            place = Ref(f"{topic}{STAMP}{self._broker.number}", partition, offset)
+            self._sent.append(Published(chunk, place))
 
     def confirmed(self) -> list[Published]:
         """Return what was appended since the last call."""
@@ -209,7 +213,10 @@ class MemoryReadyQueue:
 
     def committed(self, ref: Ref) -> bool:
         """Tell whether the group has passed this place."""
-        log = self._broker.logs.get((ref.topic, ref.partition))
+        topic, stamp, number = ref.topic.partition(STAMP)
+        if stamp and number != str(self._broker.number):
+            return True
+        log = self._broker.logs.get((topic, ref.partition))
         return log is None or ref.offset < log.committed
 
     def pause(self, *, paused: bool) -> None:

@@ -1,6 +1,7 @@
 """The due rows as the scheduler and the auditor use them: scan, mark, lapse, re-hand-off."""
 
 import struct
+import uuid
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -24,6 +25,7 @@ CHUNK_ENTRIES: Final = 1_000
 """Entries of one message: 60 kB, far under every broker's limit."""
 REHAND_AFTER_MS: Final = 5_000
 REHAND_SPACING_MAX_MS: Final = 300_000
+HORIZON_MS: Final = 60_000
 
 # Rows already handed off are stepped over, so the caller scans edges and not the whole window.
 # Entries are concatenated in the database: the bytes go to the broker as they are.
@@ -89,16 +91,34 @@ delete from sessions where ended and until < tocsin_now() - 60000
   and not exists (select from due_index d where d.owner = session_id and d.phase = 1)
 """
 
+_UNMARK: Final = """
+with lost as (
+    select run_id from due_index
+    where shard = any(%(shards)s::int[]) and phase = 0 and handed_off_at < %(before)s
+      and wake_at <= (select tocsin_now()) + %(ahead)s
+    order by wake_at limit %(limit)s
+)
+update due_index d set handed_off_at = null, handed_off_topic = null,
+    handed_off_partition = null, handed_off_offset = null
+from lost where d.run_id = lost.run_id and d.phase = 0
+"""
+
+# Heads are read by a range of their key, since only some of them can be looked at in one go.
 _HEALTH: Final = """
+with heads as (
+    select h.job_id, h.plans_at_lease, h.status = 1 and h.misfire_after_ms > 0 as goes_on
+    from job_heads h
+    where h.job_id between %(low)s and %(high)s and h.shard = any(%(shards)s::int[])
+)
 select
-  (select count(*) from job_heads h where h.shard = any(%(shards)s::int[]) and h.status = 1
-     and h.misfire_after_ms > 0
+  (select count(*) from heads h where h.goes_on
      and (select count(*) from due_index d where d.job_id = h.job_id and d.kind = 0
           and (not h.plans_at_lease or d.attempt = 0)) <> 1),
   (select count(*) from due_index d where d.shard = any(%(shards)s::int[]) and d.phase = 0
      and d.wake_at < (select tocsin_now()) - 10000),
   (select coalesce((select tocsin_now()) - min(d.wake_at), 0) from due_index d
-     where d.shard = any(%(shards)s::int[]) and d.phase = 0 and d.wake_at < (select tocsin_now()))
+     where d.shard = any(%(shards)s::int[]) and d.phase = 0 and d.wake_at < (select tocsin_now())),
+  (select count(*) from heads)
 """
 
 
@@ -218,12 +238,23 @@ class PostgresDueIndex:
             connection.execute(_FORGET, prepare=True)
         return reaped
 
-    def health(self, shards: Sequence[int]) -> Overdue:
-        """Return the liveness figures of these shards; the chain check reads all their heads."""
+    def unmark(self, shards: Sequence[int], before: int, limit: int) -> int:
+        """Take back marks older than `before` of rows that wake within 60 s; return how many."""
+        values = {"shards": list(shards), "before": before, "limit": limit, "ahead": HORIZON_MS}
         with self._link.use() as connection:
-            row = connection.execute(_HEALTH, {"shards": list(shards)}).fetchone()
+            return connection.execute(_UNMARK, values, prepare=True).rowcount
+
+    def health(self, shards: Sequence[int], part: int = 0, parts: int = 1) -> Overdue:
+        """Return the liveness figures of these shards; chains of one part of all job ids."""
+        values = {
+            "shards": list(shards),
+            "low": uuid.UUID(int=(part << 128) // parts),
+            "high": uuid.UUID(int=((part + 1 << 128) // parts) - 1),
+        }
+        with self._link.use() as connection:
+            row = connection.execute(_HEALTH, values, prepare=True).fetchone()
         assert row is not None
-        return Overdue(row[0], row[1], row[2])
+        return Overdue(row[0], row[1], row[2], row[3])
 
     def close(self) -> None:
         """Close the connection."""

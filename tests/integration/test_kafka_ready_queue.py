@@ -101,7 +101,7 @@ class TestApacheKafka(ReadyQueueContract):
     @pytest.fixture
     def broker(self, apache_kafka: ApacheKafka) -> Iterator[Real]:
         def wipe() -> None:
-            apache_kafka.stop()
+            apache_kafka.kill()
             apache_kafka.wipe()
             apache_kafka.start()
 

@@ -1,0 +1,182 @@
+"""The auditor: re-derives from Postgres alone what should have happened, and makes it happen.
+
+Runs beside the scheduler for the shards it owns, or alone for all of them, any number of times.
+Four things: sessions of dead processes are ended and their leases lapse; due rows that nobody
+leased are handed off again; after a broker lost its messages their marks are taken back; and the
+figures that must be zero are counted.
+
+It reclaims nothing before it has itself been connected for 11 s. After an outage of the database
+all sessions are over and all reports are waiting; reclaiming first would double every attempt.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from commandside import fault_points
+from commandside.hand_off import HandOff, SelfHandOff
+from commandside.ports import (
+    BATCH_MAX,
+    ENTRY_BYTES,
+    SESSION_MS,
+    FaultPoint,
+    Standing,
+    Telemetry,
+    Tick,
+)
+from domain import chain
+from domain.envelope import Decision
+from domain.instant import SECOND
+from domain.run.report import LOST, report
+from domain.run.state import OpenRun
+
+GRACE_US: Final = (SESSION_MS + 1 * SECOND) * 1_000
+"""Connected for so long before anything is reclaimed: every living process has renewed by then."""
+GAP_US: Final = 3_000_000
+"""Not having reached the database for so long starts the grace anew."""
+REAP_US: Final = 250_000
+LAPSE_US: Final = 1_000_000
+STALE_US: Final = 1_000_000
+STALE_MAX: Final = 1_000
+"""Rows handed off again in one pass: a tenth of what one process fires in a second or so."""
+UNMARK_MAX: Final = 5_000
+HEALTH_US: Final = 5_000_000
+HEADS_MAX: Final = 4_000
+"""Heads looked at in one check, about; more jobs are checked in more parts."""
+PARTS_MAX: Final = 1 << 16
+APPEND_EXPIRY_MS: Final = 5 * SECOND
+
+
+class AuditorPorts(msgspec.Struct, frozen=True):
+    """What an auditor works with; `shards` says which are its own at a tick."""
+
+    shards: Callable[[Tick], Sequence[int]]
+    faults: FaultPoint
+    telemetry: Telemetry
+
+
+class Auditor:
+    """One audit loop: `start`, then `run_one_batch` for ever, then `drain`."""
+
+    def __init__(self, ports: AuditorPorts, hand_off: HandOff, retries: SelfHandOff) -> None:
+        self._ports, self._hand_off, self._retries = ports, hand_off, retries
+        self._due = hand_off.due
+        self._connected_us = self._heard_us = -GAP_US
+        self._reap_us = self._lapse_us = self._stale_us = self._health_us = 0
+        self._renewals = hand_off.renewals
+        self._lost_before = 0
+        self._part, self._parts = 0, 1
+        self._broken: dict[int, int] = {}
+
+    def start(self, tick: Tick) -> None:
+        """Nothing is held."""
+
+    def run_one_batch(self, tick: Tick) -> int:
+        """Do what is due; return after how many µs to be run again at the latest."""
+        self._hand_off.turn(tick)
+        shards = self._ports.shards(tick)
+        if shards:
+            if tick.mono_us - self._heard_us > GAP_US:
+                self._connected_us = tick.mono_us
+            self._audit(shards, tick)
+        soonest = min(self._reap_us, self._stale_us, self._health_us)
+        return max(0, soonest - tick.mono_us) if shards else REAP_US
+
+    def drain(self, tick: Tick) -> bool:
+        """Mark what has just been confirmed; what is not is found by the next owner."""
+        self._hand_off.turn(tick)
+        return True
+
+    def _audit(self, shards: Sequence[int], tick: Tick) -> None:
+        now = tick.mono_us
+        if self._hand_off.renewals != self._renewals:
+            # Once, by the clock that marks are made with; what is marked later is the new broker's.
+            self._renewals, self._lost_before = self._hand_off.renewals, tick.at
+        if self._lost_before:
+            self._forget_marks(shards)
+        if now >= self._stale_us:
+            self._stale_us = now + STALE_US
+            self._hand_off_again(shards, tick)
+        if now >= self._reap_us:
+            self._reap_us = now + REAP_US
+            if now - self._connected_us >= GRACE_US:
+                self._reclaim(shards, tick)
+        if now >= self._health_us:
+            self._health_us = now + HEALTH_US
+            self._look_after(shards)
+        self._heard_us = now
+
+    # ---------------------------------------------------------------- what dead processes held
+
+    def _reclaim(self, shards: Sequence[int], tick: Tick) -> None:
+        reaped = self._due.reap()
+        if reaped:
+            self._ports.telemetry.count("sessions_reaped", reaped)
+            self._ports.faults.hit(fault_points.SESSIONS_REAPED)
+        if not reaped and tick.mono_us < self._lapse_us:
+            return
+        self._lapse_us = tick.mono_us + LAPSE_US
+        over = self._due.lapsed(shards, BATCH_MAX)
+        decisions = lapses(over, tick.at)
+        if not decisions:
+            return
+        self._ports.faults.hit(fault_points.LAPSES_DECIDED)
+        held = self._due.append(decisions, tick.at + APPEND_EXPIRY_MS)
+        self._ports.telemetry.count("lapses", sum(held))
+        self._ports.faults.hit(fault_points.LAPSES_APPENDED)
+        done = [decision for decision, holds in zip(decisions, held, strict=True) if holds]
+        self._retries.offer((own.after for decision in done for own in decision.slices), tick.at)
+        if done:
+            # There may be more than one statement showed.
+            self._lapse_us = 0
+
+    # ---------------------------------------------------------------- what nobody leased
+
+    def _hand_off_again(self, shards: Sequence[int], tick: Tick) -> None:
+        if not self._hand_off.has_room(tick):
+            return
+        chunks = self._due.stale(shards, self._hand_off.committed, STALE_MAX)
+        if chunks and self._hand_off.publish(chunks, tick):
+            rows = sum(len(chunk.entries) // ENTRY_BYTES for chunk in chunks)
+            self._ports.telemetry.count("rows_handed_off_again", rows)
+
+    def _forget_marks(self, shards: Sequence[int]) -> None:
+        """Take back the marks of what a lost broker held; the scheduler's windows show it again."""
+        taken = self._due.unmark(shards, self._lost_before, UNMARK_MAX)
+        if taken:
+            self._ports.faults.hit(fault_points.MARKS_FORGOTTEN)
+            self._ports.telemetry.count("rows_handed_off_again", taken)
+        if taken < UNMARK_MAX:
+            self._lost_before = 0
+        self._hand_off.overdue = True
+
+    # ---------------------------------------------------------------- what must be zero
+
+    def _look_after(self, shards: Sequence[int]) -> None:
+        figures = self._due.health(shards, self._part, self._parts)
+        telemetry = self._ports.telemetry
+        self._broken[self._part] = figures.broken_chains
+        telemetry.gauge("broken_chains", sum(self._broken.values()))
+        telemetry.gauge("overdue_runs", figures.overdue_runs)
+        telemetry.gauge("oldest_overdue_ms", figures.oldest_overdue_ms)
+        if figures.broken_chains:
+            telemetry.alarm("chains_broken", f"{figures.broken_chains} active jobs")
+        if figures.looked_at > HEADS_MAX and self._parts < PARTS_MAX:
+            self._part, self._parts, self._broken = 0, 2 * self._parts, {}
+        else:
+            self._part = (self._part + 1) % self._parts
+
+
+def lapses(over: Sequence[tuple[Standing, OpenRun]], at: int) -> list[Decision]:
+    """Return the decisions that end these leases as lost attempts, at most one for each job."""
+    decisions: dict[bytes, Decision] = {}
+    for standing, run in over:
+        facts = run.facts
+        if facts.job_id in decisions:
+            continue
+        alone = chain.is_alone(run, standing.runs)
+        decision = report(standing.job, run, facts.fence, LOST, at, alone=alone)
+        if decision is not None:
+            decisions[facts.job_id] = decision
+    return list(decisions.values())

@@ -2,7 +2,10 @@
 
 import http.client
 import json
+import re
+import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -13,9 +16,14 @@ from urllib.parse import urlsplit
 from bench.stack import BenchError
 
 LINES_A_REQUEST: Final = 2_000
+TRIES_MAX: Final = 5
+JSON: Final = "application/json"
+NDJSON: Final = "application/x-ndjson"
 TIMEOUT_S: Final = 120.0
 PAYLOAD: Final = {"order": "A-1001", "note": "x" * 170}
 """About 200 bytes as JSON, like the bodies of the peers."""
+
+_TAKEN: Final = re.compile(rb'"code":20[01]')
 
 
 def instant(at_ms: int) -> str:
@@ -57,16 +65,16 @@ class Client:
         self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT_S)
         self._headers = dict(headers)
 
-    def post(self, path: str, body: bytes, media: str, expected: HTTPStatus) -> bytes:
+    def post(self, path: str, body: bytes, headers: Mapping[str, str], status: HTTPStatus) -> bytes:
         """Return the body of the answer; raises BenchError unless the status is the expected."""
         try:
-            headers = {**self._headers, "Content-Type": media}
+            headers = {**self._headers, **headers}
             self._connection.request("POST", path, body, headers)
             answer = self._connection.getresponse()
             text = answer.read()
         except (OSError, http.client.HTTPException) as error:
             raise BenchError(f"POST {path}: {error!r}") from error
-        if answer.status != expected:
+        if answer.status != status:
             raise BenchError(f"POST {path}: {answer.status} {text[:500]!r}")
         return text
 
@@ -78,15 +86,17 @@ class Client:
 def define_batch(
     api: str, headers: Mapping[str, str], jobs: Sequence[bytes], connections: int = 4
 ) -> float:
-    """Define jobs through NDJSON; return how many a second. Raises BenchError for a refused one."""
+    """Define jobs through NDJSON; return how many a second. Raises BenchError for a refused one.
+
+    As a careful client does, every request has an idempotency key, and is sent again with it where
+    a line of it could not be taken (503).
+    """
 
     def work(mine: list[Sequence[bytes]]) -> None:
         client = Client(api, headers)
         try:
             for lines in mine:
-                body = b"\n".join(lines) + b"\n"
-                text = client.post("/v1/jobs:batch", body, "application/x-ndjson", HTTPStatus.OK)
-                _check(text, len(lines))
+                _define_lines(client, lines)
         finally:
             client.close()
 
@@ -103,11 +113,28 @@ def define_singly(
         client = Client(api, headers)
         try:
             for job in mine:
-                client.post("/v1/jobs", job, "application/json", HTTPStatus.CREATED)
+                client.post("/v1/jobs", job, {"Content-Type": JSON}, HTTPStatus.CREATED)
         finally:
             client.close()
 
     return _timed(len(jobs), [list(jobs[n::connections]) for n in range(connections)], work)
+
+
+def _define_lines(client: Client, lines: Sequence[bytes]) -> None:
+    body = b"\n".join(lines) + b"\n"
+    headers = {"Content-Type": NDJSON, "Idempotency-Key": f"bench-{uuid.uuid4().hex}"}
+    for _ in range(TRIES_MAX):
+        answers = client.post("/v1/jobs:batch", body, headers, HTTPStatus.OK).splitlines()
+        refused = [line for line in answers if not _TAKEN.search(line)]
+        if not refused and len(answers) == len(lines):
+            return
+        if any(b'"code":503' not in line for line in refused):
+            break
+        print(f"bench: {len(refused)} of {len(lines)} lines met a 503, sent again", file=sys.stderr)
+    example = refused[0][:500] if refused else b""
+    raise BenchError(
+        f"{len(answers)} answers to {len(lines)} lines; {len(refused)} bad: {example!r}"
+    )
 
 
 def _timed(count: int, shares: list[list[Any]], work: Callable[[list[Any]], None]) -> float:
@@ -122,11 +149,3 @@ def _timed(count: int, shares: list[list[Any]], work: Callable[[list[Any]], None
 def _cut(jobs: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
     for start in range(0, len(jobs), max(size, 1)):
         yield jobs[start : start + size]
-
-
-def _check(text: bytes, count: int) -> None:
-    lines = text.splitlines()
-    refused = [line for line in lines if b'"code":201' not in line]
-    if refused or len(lines) != count:
-        example = refused[0][:500] if refused else b""
-        raise BenchError(f"{len(lines)} answers to {count} lines, {len(refused)} bad: {example!r}")

@@ -54,7 +54,8 @@ def show(found: dict[str, Any], indent: str = "") -> None:
                 print()
                 show(part, indent)
         else:
-            shown = f"{value:,}" if isinstance(value, int | float) else value
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            shown = f"{value:,}" if number else value
             print(f"{indent}{name:<{34 - len(indent)}}{shown}")
 
 

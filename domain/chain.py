@@ -111,12 +111,16 @@ def with_cause(link: Link | End, cause: str) -> Link | End:
 
 
 def cursor_of(job: job_state.JobState, runs: tuple[OpenRun, ...]) -> int:
-    """Return the job's cursor: the head's, or the nominal instant of a later open link."""
+    """Return the job's cursor: the head's, or the nominal instant of a later open link.
+
+    A link that was withdrawn before it began has given its slot back.
+    """
     cursor = job.facts.cursor
     for run in runs:
         facts = run.facts
-        if facts.is_link and facts.life == job.facts.life and facts.nominal > cursor:
-            cursor = facts.nominal
+        given_back = isinstance(run, Withheld) and not facts.begun
+        if facts.is_link and not given_back and facts.life == job.facts.life:
+            cursor = max(cursor, facts.nominal)
     return cursor
 
 

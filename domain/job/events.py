@@ -68,7 +68,7 @@ class Defined(Event, frozen=True, tag=1):
     life: int
     spec: JobSpec
     cursor: int
-    """Every slot ≤ cursor is settled; a new job starts at `at` - 1 or the last life's cursor."""
+    """Every slot ≤ cursor is settled: `at`, or the last life's cursor, or just before a run_at."""
     key: str = ""
     actor: str = ""
     zone_data: str = ""

@@ -25,7 +25,7 @@ def settle(job: s.JobState, runs: tuple[rs.OpenRun, ...], at: int) -> Settled:
     cancelling a future frontier takes the cursor back to `at`: its slot has no verdict any more.
     """
     held = chain.held(job, runs)
-    cursor = chain.cursor_of(job, tuple(run for run in runs if run is not held))
+    cursor = chain.cursor_of(job, runs)
     if isinstance(job, s.Finished):
         return Settled(max(cursor, at))
     waits = held or chain.frontier(job, runs)

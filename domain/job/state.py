@@ -97,6 +97,7 @@ def evolve(job_id: bytes, state: JobState | None, event: e.JobEvent) -> JobState
     )
     if not isinstance(event, e.RunRequested):
         facts = msgspec.structs.replace(facts, cursor=event.cursor)
+    assert not isinstance(state, Cancelled), "only a definition follows a tombstone"
     match event:
         case e.Revised():
             facts = msgspec.structs.replace(
@@ -110,12 +111,15 @@ def evolve(job_id: bytes, state: JobState | None, event: e.JobEvent) -> JobState
                 return msgspec.structs.replace(state, facts=facts, held=event.held)
             return Active(facts)
         case e.Paused():
+            assert isinstance(state, Active)
             return Paused(facts, event.at, event.held, event.runs, event.cause, event.reason)
         case e.Resumed():
+            assert isinstance(state, Paused)
             return Active(facts, event.catch_up)
         case e.Cancelled():
             return Cancelled(facts, event.at, event.in_flight)
         case e.Finished():
+            assert isinstance(state, Active)
             return Finished(facts)
         case e.RunRequested() | e.Replanned() | e.CatchUpClosed():
             return msgspec.structs.replace(state, facts=facts)

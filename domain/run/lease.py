@@ -104,7 +104,9 @@ class _Lease:
         """The run starts; a job that plans at the lease plans its next link."""
         self._lease(self.run.facts.run_id, self.run)
         if self.first and self.job.facts.spec.plans_at_lease and isinstance(self.job, js.Active):
-            self._plan(self._slots().first_after(self.cursor))
+            one_time, slots = self.job.facts.spec.is_one_time, self._slots()
+            after = slots.once(self.cursor, self.at) if one_time else slots.first_after(self.cursor)
+            self._plan(after)
         return self._decision()
 
     def _misfire(self) -> Decision:
@@ -138,9 +140,9 @@ class _Lease:
     def _skip(self, verdict: str, cause: str) -> Decision:
         """The occurrence does not fire; its chain goes on with the first slot after now."""
         self._skip_own(verdict, cause)
-        if self.run.facts.is_link and not self.job.facts.spec.is_one_time:
+        if self.run.facts.is_link:
             since = chain.running_since(self.job, self.beside)
-            link = self._slots().after_end(self.cursor, since or self.at, self.at)
+            link = next_link(self.job, self.cursor, since or self.at, self.at)
             self._plan(chain.with_cause(link, cause))
         return self._decision()
 

@@ -3,6 +3,7 @@
 Rings meet only here: a role gets adapters for its ports, and knows none of them.
 """
 
+import asyncio
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -12,10 +13,11 @@ from typing import Final
 
 import uvicorn
 
+from commandside.auditor import Auditor, AuditorPorts
 from commandside.definition import Bounds
 from commandside.dispatcher import Dispatcher
 from commandside.flights import DispatcherPorts
-from commandside.hand_off import HandOff
+from commandside.hand_off import HandOff, SelfHandOff
 from commandside.ports import Tick
 from commandside.scheduler import Scheduler, SchedulerPorts
 from domain.target import address_rules
@@ -47,6 +49,7 @@ from infra.web import WebPorts, build_app
 from projections.runner import BoardView, HistoryView, Projector
 from queryside.queries import Views
 
+TURN_S: Final = 0.5
 DRAIN_S: Final = 10
 """Requests in progress are answered within this when the API is told to stop."""
 STALE: Final = "Postgres has not answered for 5 s"
@@ -189,12 +192,28 @@ def _dispatcher(process: Process) -> int:
 
 def _scheduler(process: Process) -> int:
     with ExitStack() as stack:
-        queue = stack.enter_context(closing(process.queue(produces=True)))
-        due = stack.enter_context(closing(PostgresDueIndex(process.conninfo, process.shards)))
+        hand_off, retries = _handing_off(process, stack)
         leases = stack.enter_context(closing(PostgresShardLeases(process.conninfo, process.shards)))
-        hand_off = HandOff(due, queue, process.faults, process.telemetry)
         ports = SchedulerPorts(leases, process.faults, process.telemetry, token_bytes)
-        return _loop(process, Scheduler(ports, hand_off))
+        scheduler = Scheduler(ports, hand_off)
+        audit = AuditorPorts(scheduler.owned, process.faults, process.telemetry)
+        return _loop(process, Together(scheduler, Auditor(audit, hand_off, retries)))
+
+
+def _auditor(process: Process) -> int:
+    """Audit every shard, whoever owns it."""
+    with ExitStack() as stack:
+        hand_off, retries = _handing_off(process, stack)
+        everything = range(process.shards)
+        ports = AuditorPorts(lambda _: everything, process.faults, process.telemetry)
+        return _loop(process, Auditor(ports, hand_off, retries))
+
+
+def _handing_off(process: Process, stack: ExitStack) -> tuple[HandOff, SelfHandOff]:
+    queue = stack.enter_context(closing(process.queue(produces=True)))
+    due = stack.enter_context(closing(PostgresDueIndex(process.conninfo, process.shards)))
+    hand_off = HandOff(due, queue, process.faults, process.telemetry)
+    return hand_off, SelfHandOff(queue, process.shards, process.telemetry)
 
 
 def _projector(process: Process) -> int:
@@ -232,13 +251,15 @@ def _web(process: Process, *, command: bool, query: bool) -> int:
             )
             views = Views(board, history, board)
         rules = address_rules(settings.targets.allow, settings.targets.ports)
-        ports = WebPorts(log, keys, vault, views, process.master, now, token_bytes, Bounds(rules))
+        ports = WebPorts(
+            prompt, keys, vault, views, process.master, now, token_bytes, Bounds(rules)
+        )
         app = build_app(
             ports,
             command=command,
             query=query,
-            on_startup=(log.start, keys.start),
-            on_shutdown=(log.close, keys.close),
+            on_startup=(log.start, keys.start, turning.start),
+            on_shutdown=(turning.close, log.close, keys.close),
         )
         config = uvicorn.Config(
             app,
@@ -253,6 +274,26 @@ def _web(process: Process, *, command: bool, query: bool) -> int:
         )
         uvicorn.Server(config).run(sockets=[listener])
     return 0
+
+
+class _Turning:
+    """Lets a hand-off's clients do their work, in an event loop."""
+
+    def __init__(self, hand_off: SelfHandOff) -> None:
+        self._hand_off = hand_off
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._task = asyncio.create_task(self._turn())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _turn(self) -> None:
+        while True:
+            self._hand_off.turn()
+            await asyncio.sleep(TURN_S)
 
 
 def _loop(
@@ -284,6 +325,7 @@ ROLES: Final[dict[str, Callable[[Process], int]]] = {
     "api": lambda process: _web(process, command=True, query=process.settings.api.with_queries),
     "query": lambda process: _web(process, command=False, query=True),
     "scheduler": _scheduler,
+    "auditor": _auditor,
     "dispatcher": _dispatcher,
     "projector": _projector,
 }

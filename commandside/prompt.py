@@ -1,0 +1,45 @@
+"""A command log that hands off at once what is due within two seconds of its commit."""
+
+from commandside.hand_off import SelfHandOff
+from commandside.ports import Accepted, BodyDiffers, CommandLog, Decide, Standing
+from domain.catalogue import DomainEvent
+from domain.envelope import Decision, Rejected
+
+
+class PromptLog:
+    """`commandside.ports.CommandLog` over another one.
+
+    The scheduler looks every second, so without this a job due now would start up to a second late.
+    What is offered is a hint: where the broker is away, the scheduler's next look finds the run.
+    """
+
+    def __init__(self, log: CommandLog, hand_off: SelfHandOff) -> None:
+        self._log, self._hand_off = log, hand_off
+        self.shards = log.shards
+
+    async def define(self, decision: Decision) -> Accepted | BodyDiffers | Rejected:
+        """Append a definition."""
+        return self._offered(await self._log.define(decision))
+
+    async def command(
+        self, job_id: bytes, command_id: bytes, body_hash: bytes, decide: Decide
+    ) -> Accepted | BodyDiffers | Rejected:
+        """Decide and append."""
+        return self._offered(await self._log.command(job_id, command_id, body_hash, decide))
+
+    async def standing(self, job_id: bytes) -> Standing | None:
+        """Return the job as it stands."""
+        return await self._log.standing(job_id)
+
+    async def events(
+        self, job_id: bytes, stream_id: bytes, after: int, limit: int
+    ) -> list[DomainEvent]:
+        """Return events of a stream of this job."""
+        return await self._log.events(job_id, stream_id, after, limit)
+
+    def _offered(
+        self, outcome: Accepted | BodyDiffers | Rejected
+    ) -> Accepted | BodyDiffers | Rejected:
+        if isinstance(outcome, Accepted) and outcome.position and not outcome.replayed:
+            self._hand_off.offer(outcome.runs, outcome.at)
+        return outcome

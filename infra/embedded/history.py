@@ -30,9 +30,7 @@ import infra
 from infra.embedded import processes
 from infra.embedded.account import account_for_root, let_pass
 from infra.embedded.errors import EngineError
-from infra.embedded.history_engine import HistoryEngine
 from infra.embedded.history_http import HttpServer, Limits
-from infra.embedded.history_interface import HistoryInterface
 from infra.embedded.loopback import HOST, choose_port, listen
 from infra.embedded.tether import become
 
@@ -163,6 +161,10 @@ def serve(options: HistoryOptions, stop: threading.Event) -> None:
 
     When run by root, gives up root for good: give it a process of its own.
     """
+    # Not above: the process that starts this one must not carry 200 MB of engine.
+    from infra.embedded.history_engine import HistoryEngine  # noqa: PLC0415 - as just said
+    from infra.embedded.history_interface import HistoryInterface  # noqa: PLC0415 - it too
+
     folder = Path(os.path.realpath(options.data_dir))
     folder.mkdir(parents=True, exist_ok=True)
     password = _read_password(options.password_file)

@@ -73,8 +73,8 @@ class Supervisor:
         for name in bring_forward(self.settings):
             self._say(f"schema: applied {name}")
         self.api_key = self._key()
-        self._await_engine(BROKER)
-        self._await_engine(HISTORY)
+        # Beside the other engines: roles wait for those, as they do whenever one is away.
+        self.roles.start()
         self.versions = program_versions() | self.engines.versions()
         running.write(
             self.settings.data_dir,
@@ -87,7 +87,8 @@ class Supervisor:
                 self.settings.clickhouse.url,
             ),
         )
-        self.roles.start()
+        self._await_engine(BROKER)
+        self._await_engine(HISTORY)
         self._await_roles()
 
     def watch(self, on_look: Callable[[], None]) -> None:

@@ -231,6 +231,7 @@ class _Reader:
             self.values["schedule"] = spec
 
     def cron(self) -> Any:
+        refused = len(self.wrong)
         text, zone = self.text("schedule"), self.text("timezone")
         dialect = self.text("dialect", "vixie")
         dst = self.body.get("dst", {})
@@ -242,7 +243,7 @@ class _Reader:
                 self.refuse(f"/dst/{_escaped(name)}", "unknown field; gap or fold")
             elif not isinstance(value, str) or not value:
                 self.refuse(f"/dst/{name}", "one of the words of the contract, such as first")
-        if self.wrong or text is None or zone is None or dialect is None:
+        if len(self.wrong) > refused or text is None or zone is None or dialect is None:
             return None
         return schedules.parse_cron(
             text,
@@ -425,13 +426,14 @@ class _Reader:
         if not isinstance(given, dict) or len(given) > LABELS_MAX:
             self.refuse("/labels", f"an object of at most {LABELS_MAX} names and values")
             return
+        refused = len(self.wrong)
         for name, value in given.items():
             pointer = f"/labels/{_escaped(name)}"
             if not _LABEL.fullmatch(name):
                 self.refuse(pointer, "a name has 1 to 63 letters, digits, '.', '_', '/', '-'")
             elif not isinstance(value, str) or len(value) > NAME_MAX or not _WORDS.fullmatch(value):
                 self.refuse(pointer, f"a value is a text of at most {NAME_MAX} characters")
-        if not self.wrong:
+        if len(self.wrong) == refused:
             self.values["labels"] = tuple(sorted(given.items()))
 
     # ------------------------------------------------------------ values

@@ -75,6 +75,7 @@ class World:
             _Silent(),
         )
         self.projector.start(self.clock.tick())
+        self.project()
         self._numbers = itertools.count(1)
         views = Views(
             MemoryBoard(self.log, board),
@@ -163,7 +164,8 @@ class Away:
 
     shards = 64
 
-    async def define(self, *_: object) -> Any:
+    async def define(self, *asked: Any) -> Any:
+        """Fail, whatever is asked."""
         raise Unavailable("away")
 
     command = standing = events = define

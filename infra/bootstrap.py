@@ -250,6 +250,9 @@ def _web(process: Process, *, command: bool, query: bool) -> int:
                 closing(ClickHouseRuns(clickhouse.url, clickhouse.database))
             )
             views = Views(board, history, board)
+        queue = stack.enter_context(closing(process.queue(produces=True)))
+        hand_off = SelfHandOff(queue, process.shards, process.telemetry)
+        prompt, turning = PromptLog(log, hand_off), _Turning(hand_off)
         rules = address_rules(settings.targets.allow, settings.targets.ports)
         ports = WebPorts(
             prompt, keys, vault, views, process.master, now, token_bytes, Bounds(rules)

@@ -75,9 +75,6 @@ Sign = Callable[[bytes, str, int, bytes], bytes]
 """(tenant, key, unix seconds, body) → value of `webhook-signature`, empty without secrets."""
 
 
-# ------------------------------------------------------------------ the dispatcher's log
-
-
 class Want(msgspec.Struct, frozen=True, gc=False):
     """A run that a dispatcher wants to lease, at the version it was handed off."""
 
@@ -268,9 +265,6 @@ class FireLog(Protocol):
         """Close the connections; what is outstanding has an unknown outcome."""
 
 
-# ------------------------------------------------------------------ the due index
-
-
 class Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Ready rows of one shard, one second of due time and one lane. Ids only, and only hints.
 
@@ -370,9 +364,6 @@ class ShardLeases(Protocol):
         """Give all shards back at once (drain)."""
 
 
-# ------------------------------------------------------------------ the ready queue
-
-
 class Delivery(msgspec.Struct, frozen=True, gc=False):
     """A chunk that arrived, and where it was."""
 
@@ -426,9 +417,6 @@ class ReadyQueue(Protocol):
         """Leave the group and close."""
 
 
-# ------------------------------------------------------------------ secrets
-
-
 class KeyGone(Exception):
     """The tenant's key has been destroyed, or the bytes are not its ciphertext of this job."""
 
@@ -441,9 +429,6 @@ class Vault(Protocol):
 
     def open(self, tenant_id: bytes, job_id: bytes, sealed: bytes) -> bytes:
         """Return the plain bytes; raises KeyGone."""
-
-
-# ------------------------------------------------------------------ commands
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False):
@@ -495,9 +480,6 @@ class CommandLog(Protocol):
         self, job_id: bytes, stream_id: bytes, after: int, limit: int
     ) -> list[DomainEvent]:
         """Return events of a stream of this job (its own, or a run's), from version `after` + 1."""
-
-
-# ------------------------------------------------------------------ who asks
 
 
 class Keys(Protocol):

@@ -33,6 +33,7 @@ DOMAIN_MAY_IMPORT = {
     "typing",
     "unicodedata",
     "urllib",
+    "zlib",
     "zoneinfo",
     # Not of the standard library.
     "domain",

@@ -19,6 +19,7 @@ from commandside.dispatcher import Dispatcher
 from commandside.flights import DispatcherPorts
 from commandside.hand_off import HandOff, SelfHandOff
 from commandside.ports import Tick
+from commandside.prompt import PromptLog
 from commandside.scheduler import Scheduler, SchedulerPorts
 from domain.target import address_rules
 from infra import clock, lifecycle

@@ -18,6 +18,7 @@ from typing import Final
 
 from commandside.fault_points import OFFSET_COMMITTED, SETTLED_NOT_COMMITTED
 from commandside.flights import DispatcherPorts, Flights
+from commandside.hand_off import Canary
 from commandside.leasing import Leasing
 from commandside.ports import (
     AppendReply,
@@ -65,6 +66,7 @@ class Dispatcher:
         self._leasing = Leasing(self._flights)
         self._reporting = Reporting(self._flights)
         self._offsets = Offsets()
+        self._canary = Canary(queue)
         self._paused = False
         self._draining = False
         self._first = 0
@@ -106,6 +108,7 @@ class Dispatcher:
         self._listen(tick)
         self._flights.session.keep(tick)
         try:
+            self._canary.look(tick)
             self._take()
         except Unavailable:
             # Without a broker, what is held is fired all the same.
@@ -113,6 +116,8 @@ class Dispatcher:
         self._wake(tick)
         self._speak(tick)
         self._commit()
+        self._ports.telemetry.gauge("entries_held", self.held)
+        self._ports.telemetry.gauge("calls_open", self._ports.deliverer.in_flight)
         return self._rest_us(tick)
 
     def drain(self, tick: Tick) -> bool:

@@ -212,6 +212,9 @@ class Flights:
         for stripe, flights in zip(self.stripes, landed, strict=True):
             if flights:
                 stripe.add_reports(flights, tick.mono_us)
+        if answers:
+            took = [answer.elapsed_us // 1_000 for answer in answers]
+            self.ports.telemetry.observe("response_ms", took)
         self._call(tick)
 
     def _abandon(self, stripe: Stripe, flights: list[Flight], tick: Tick) -> None:

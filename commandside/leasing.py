@@ -69,6 +69,7 @@ class Leasing:
             "lease", tick.mono_us, expires_at, session, nonce, entries, reserved=len(entries)
         )
         flights.submit(stripe, Lease(session, nonce, wants, expires_at), sent)
+        flights.ports.telemetry.observe("batch_leases", (len(wants),))
         flights.ports.faults.hit(LEASE_SENT)
         return True
 

@@ -35,6 +35,8 @@ class Reporting:
         expires_at = tick.at + APPEND_EXPIRY_MS
         sent = Sent("report", tick.mono_us, expires_at, flights=items, decisions=decisions)
         self._flights.submit(stripe, Append(decisions, expires_at), sent)
+        slices = sum(len(decision.slices) for decision in decisions)
+        self._flights.ports.telemetry.observe("batch_slices", (slices,))
         self._flights.ports.faults.hit(REPORT_SENT)
         return True
 

@@ -136,7 +136,7 @@ class Workload:
         self.granted: list[Granted] = []
 
     def define(self, jobs: int) -> None:
-        """Define the jobs, due since a second or, when recurring, since the minute."""
+        """Define the jobs, due since a second."""
         schedule: ScheduleSpec = OneTime(self.now - 1_000)
         if self.recurring:
             cron = parse_cron("* * * * *", "UTC")
@@ -147,6 +147,7 @@ class Workload:
         for _ in range(jobs):
             decision = define(NewJob(os.urandom(16), bytes(16), _spec(schedule)), None, By(at))
             assert isinstance(decision, Decision)
+            decision = _due(decision, self.now - 1_000)
             decisions.append(decision)
             for part in decision.slices:
                 if isinstance(part.after, Ready):
@@ -197,6 +198,18 @@ class Workload:
             shares[stripe_of(shard_of(item.job_id, SHARDS), stripes)].append(item)
         for share in shares:
             yield [share[n : n + self.batch] for n in range(0, len(share), self.batch)]
+
+
+def _due(decision: Decision, at: int) -> Decision:
+    """Return a definition whose run is due at an instant, wherever in its minute that is."""
+    slices = []
+    for part in decision.slices:
+        piece = part
+        if isinstance(part.after, Ready):
+            facts = msgspec.structs.replace(part.after.facts, due_at=at)
+            piece = msgspec.structs.replace(part, after=Ready(facts))
+        slices.append(piece)
+    return msgspec.structs.replace(decision, slices=tuple(slices))
 
 
 def _spec(schedule: ScheduleSpec) -> JobSpec:

@@ -67,9 +67,10 @@ _GROUPS: Final[dict[str, tuple[Column, ...]]] = {
         ("data", "bytea"),
     ),
     "gone": (("d", "int4"), ("run_id", "uuid")),
-    "due": (("d", "int4"), ("shard", "int4"), *DUE_COLUMNS),
+    "due": (("d", "int4"), ("fresh", "bool"), ("shard", "int4"), *DUE_COLUMNS),
     "head": (
         ("d", "int4"),
+        ("fresh", "bool"),
         ("shard", "int4"),
         ("job_id", "uuid"),
         ("tenant_id", "uuid"),
@@ -94,9 +95,10 @@ _GROUPS: Final[dict[str, tuple[Column, ...]]] = {
         ("at", "int8"),
     ),
 }
-"""What is sent, as columns; `d` is the index of the decision a row belongs to."""
-assert tuple(n for n, _ in _GROUPS["head"][2:]) == HeadRow.__struct_fields__
-assert tuple(n for n, _ in _GROUPS["due"][2:]) == DueRow.__struct_fields__
+"""What is sent, as columns; `d` is the index of the decision a row belongs to. `fresh`: of a stream
+that begins here, so that nothing can be in the row's way: looking first costs a third more."""
+assert tuple(n for n, _ in _GROUPS["head"][3:]) == HeadRow.__struct_fields__
+assert tuple(n for n, _ in _GROUPS["due"][3:]) == DueRow.__struct_fields__
 
 # What a column holds is said by its kind in _GROUPS.
 _ENCODERS: Final[dict[str, Callable[[Sequence[Any]], bytes]]] = {
@@ -220,19 +222,31 @@ ended as (
     delete from due_index i using over where i.ctid = over.place returning 1
 ),
 planned as (
+    insert into due_index (shard, wake_at, {", ".join(_DUE_NAMES)})
+    select due.shard, due.due_at, {_due_values()}
+    from {_rows("due")}
+    where due.fresh and {_holds("due")}
+),
+planned_again as (
     insert into due_index as i (shard, wake_at, {", ".join(_DUE_NAMES)})
     select due.shard, due.due_at, {_due_values()}
     from {_rows("due")}
-    where {_holds("due")}
+    where not due.fresh and {_holds("due")}
     on conflict (run_id) do update set {_excluded(_DUE_NAMES[3:])}, wake_at = excluded.wake_at,
         handed_off_at = null, handed_off_partition = null, handed_off_offset = null,
         handed_off_topic = null, hand_offs = 0
 ),
 headed as (
+    insert into job_heads (shard, {", ".join(_HEAD_NAMES)})
+    select head.shard, {", ".join(f"head.{name}" for name in _HEAD_NAMES)}
+    from {_rows("head")}
+    where head.fresh and {_holds("head")}
+),
+headed_again as (
     insert into job_heads as h (shard, {", ".join(_HEAD_NAMES)})
     select head.shard, {", ".join(f"head.{name}" for name in _HEAD_NAMES)}
     from {_rows("head")}
-    where {_holds("head")}
+    where not head.fresh and {_holds("head")}
     on conflict (job_id) do update set {_excluded(_HEAD_NAMES[2:])}
 ),
 commanded as (
@@ -330,18 +344,18 @@ def _due_values_of(row: DueRow) -> _Row:
 
 def _applied(sent: dict[str, list[_Row]], d: int, shard: int, piece: Slice) -> None:
     """Add what a slice leaves in the due index or among the heads."""
-    after = piece.after
+    after, fresh = piece.after, piece.version == 1
     if isinstance(after, Ended):
-        if piece.version > 1:
+        if not fresh:
             sent["gone"].append((d, piece.stream_id))
     elif isinstance(after, js.JobState):
-        sent["head"].append((d, shard, *msgspec.structs.astuple(head_row(after))))
+        sent["head"].append((d, fresh, shard, *msgspec.structs.astuple(head_row(after))))
     else:
         row = due_row(after)
         if row is None:
             sent["gone"].append((d, piece.stream_id))
         else:
-            sent["due"].append((d, shard, *_due_values_of(row)))
+            sent["due"].append((d, fresh, shard, *_due_values_of(row)))
 
 
 def _guards(sent: dict[str, list[_Row]], d: int, decision: Decision) -> None:

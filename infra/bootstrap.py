@@ -106,6 +106,8 @@ class Process:
             group=f"{kafka.prefix}.dispatchers",
             produces=produces,
             consumes=consumes,
+            replication=kafka.replication,
+            session_timeout_ms=kafka.session_timeout_ms,
         )
         return KafkaReadyQueue(options, clock.mono_us, self.telemetry)
 

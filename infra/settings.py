@@ -63,6 +63,12 @@ class Kafka(_Section, frozen=True):
     prefix: Annotated[
         str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,40}$", description="start of topic names")
     ] = "tocsin"
+    replication: Annotated[
+        int, Meta(ge=1, le=9, description="replicas of topics that Tocsin creates")
+    ] = 1
+    session_timeout_ms: Annotated[
+        int, Meta(ge=1_000, le=60_000, description="a silent dispatcher's partitions move after it")
+    ] = 6_000
     memory_mb: Annotated[
         int, Meta(ge=64, le=65_536, description="embedded broker is recycled above this, MB")
     ] = 1_024

@@ -8,6 +8,7 @@ from psycopg.conninfo import make_conninfo
 
 from infra.embedded import broker, history, postgres
 from infra.embedded.loopback import HOST
+from infra.kafka.options import EMBEDDED_SESSION_TIMEOUT_MS
 from infra.postgres.connection import connect
 from infra.settings import Settings, replaced
 from infra.up.keeper import Keeper
@@ -34,7 +35,12 @@ class Engines:
             options = broker.BrokerOptions(data_dir=folder / BROKER, port=port)
             engine = broker.EmbeddedBroker(options)
             self.keepers[BROKER] = Keeper(BROKER, engine, say, settings.kafka.memory_mb)
-            self.settings = replaced(self.settings, "kafka", bootstrap=engine.address)
+            self.settings = replaced(
+                self.settings,
+                "kafka",
+                bootstrap=engine.address,
+                session_timeout_ms=EMBEDDED_SESSION_TIMEOUT_MS,
+            )
         if not settings.clickhouse.url:
             port = free_port(HOST, settings.clickhouse.port, history.PORT_SETTING)
             process = history.EmbeddedHistory(

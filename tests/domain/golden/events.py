@@ -1,0 +1,140 @@
+"""One event of each kind with every field set, and with only the fields that it must have."""
+
+from typing import Final
+
+from domain.catalogue import DomainEvent
+from domain.job import events as job
+from domain.retry import RetryPolicy
+from domain.run import events as run
+from domain.schedule.schedule import Cron, OneTime
+from domain.target import Header, HttpTarget
+
+JOB: Final = bytes.fromhex("00010203040506070809a0a1a2a3a4a5")
+TENANT: Final = bytes.fromhex("10111213141516171819b0b1b2b3b4b5")
+RUN: Final = bytes.fromhex("0191aabbccddeeff8081828384858687")
+SESSION: Final = bytes.fromhex("20212223242526272829c0c1c2c3c4c5")
+NONCE: Final = bytes.fromhex("0102030405060708")
+AT: Final = 1_800_000_000_123
+SLOT: Final = 1_800_000_060_000
+
+PASSED: Final = (
+    run.Passed(SLOT - 120_000, SLOT - 60_000, 2, run.MISFIRE, "outage"),
+    run.Passed(SLOT - 30_000, SLOT - 30_000, None, run.OVERLAP),
+)
+CATCH_UP: Final = run.CatchUp(SLOT - 600_000, SLOT - 60_000, 9)
+
+PLAIN_SPEC: Final = job.JobSpec(
+    OneTime(SLOT),
+    HttpTarget("https", "example.com", 443, "/v1/hook", "POST", (), "https://example.com/v1/hook"),
+    RetryPolicy(16, "exponential", 5_000, 3_600_000),
+    30_000,
+    "{job_id}-{scheduled_ts}",
+)
+FULL_SPEC: Final = job.JobSpec(
+    Cron("0 9 * * 1-5", "0 9 * * MON-FRI", "Europe/Berlin", "vixie", "skip", "first"),
+    HttpTarget(
+        "http",
+        "127.0.0.1",
+        8080,
+        "/hook?x=1",
+        "PUT",
+        (Header("X-Token", b"\x01sealed"),),
+        "http://127.0.0.1:8080/hook?x=1",
+    ),
+    RetryPolicy(
+        5, "list", 100, 60_000, (100, 1_000), "none", 86_400_000, ((404, "retry"), (410, "dead"))
+    ),
+    60_000,
+    "order-{job_id}-{scheduled_ts}",
+    b"\x01sealed body",
+    "application/json",
+    5_000,
+    exact=True,
+    overlap=job.ALLOW,
+    overlap_limit=7,
+    misfire=job.ALL,
+    catch_up_window_ms=3_600_000,
+    max_lateness_ms=90_000,
+    name="nightly invoices",
+    labels=(("team", "billing"), ("env", "prod")),
+    starts_at=AT,
+    ends_at=SLOT + 86_400_000,
+    max_runs=100,
+    heartbeat_timeout_ms=30_000,
+    max_run_time_ms=7_200_000,
+    exclude=("cal_holidays",),
+)
+
+EVENTS: Final[dict[str, DomainEvent]] = {
+    "job.defined.v1 least": job.Defined(AT, TENANT, 1, PLAIN_SPEC, AT - 1),
+    "job.defined.v1 full": job.Defined(AT, TENANT, 2, FULL_SPEC, AT, "invoices", "k_0123", "2026b"),
+    "job.revised.v1 least": job.Revised(AT, PLAIN_SPEC, 1, AT),
+    "job.revised.v1 full": job.Revised(
+        AT, FULL_SPEC, 3, AT, RUN, PASSED, "k_0123", "2026b", TENANT
+    ),
+    "job.paused.v1 least": job.Paused(AT, AT),
+    "job.paused.v1 full": job.Paused(
+        AT, AT, RUN, (RUN, JOB), "gone", "out of order", PASSED, "k_0123", TENANT
+    ),
+    "job.resumed.v1 least": job.Resumed(AT, AT),
+    "job.resumed.v1 full": job.Resumed(AT, AT, "repaired", PASSED, CATCH_UP, "k_0123", TENANT),
+    "job.cancelled.v1 least": job.Cancelled(AT, AT),
+    "job.cancelled.v1 full": job.Cancelled(AT, AT, "done with", PASSED, (RUN,), "k_0123", TENANT),
+    "job.finished.v1 least": job.Finished(AT, AT),
+    "job.finished.v1 full": job.Finished(AT, AT, PASSED, TENANT),
+    "job.run-requested.v1 least": job.RunRequested(AT, RUN, SLOT, SESSION),
+    "job.run-requested.v1 full": job.RunRequested(AT, RUN, SLOT, SESSION, "by hand", "k_0123"),
+    "job.replanned.v1 least": job.Replanned(AT, AT, "2026c", "zone data"),
+    "job.replanned.v1 full": job.Replanned(AT, AT, "2026c", "zone data", PASSED, TENANT),
+    "job.catch-up-closed.v1 least": job.CatchUpClosed(AT, AT),
+    "job.catch-up-closed.v1 full": job.CatchUpClosed(AT, AT, PASSED, TENANT),
+    "run.scheduled.v1 least": run.Scheduled(
+        AT, JOB, TENANT, 1, 0, 0, SLOT, SLOT, 1, 1, 1, SLOT - 60_000
+    ),
+    "run.scheduled.v1 full": run.Scheduled(
+        AT, JOB, TENANT, 2, 0, 1, SLOT, SLOT + 250, 3, 5, 4, AT, "retry", PASSED, CATCH_UP
+    ),
+    "run.leased.v1": run.Leased(SESSION, NONCE, AT, AT + 61_000, 1),
+    "run.accepted.v1": run.Accepted(AT, AT + 30_000),
+    "run.extended.v1": run.Extended(AT, AT + 60_000),
+    "run.progressed.v1 least": run.Progressed(AT, 40),
+    "run.progressed.v1 full": run.Progressed(AT, 100, "last page"),
+    "run.fired.v1 least": run.Fired(
+        AT, JOB, TENANT, 0, SLOT, SLOT, AT - 5, 1, 2, run.OK, run.SUCCEEDED
+    ),
+    "run.fired.v1 full": run.Fired(
+        AT,
+        JOB,
+        TENANT,
+        1,
+        SLOT,
+        SLOT + 250,
+        AT - 5,
+        2,
+        6,
+        run.FAILED,
+        run.DEAD,
+        503,
+        "response_too_large",
+        1_234_567,
+        late=True,
+        headers=(("content-type", "text/plain"),),
+        body=b"no",
+        sent_at=AT - 2,
+        cause="attempts",
+    ),
+    "run.completed.v1 least": run.Completed(AT, run.SUCCEEDED),
+    "run.completed.v1 full": run.Completed(
+        AT, run.DEAD, "expired", run.Occurrence(JOB, TENANT, 0, SLOT, SLOT, 2)
+    ),
+    "run.withdrawn.v1": run.Withdrawn(AT, run.SUPERSEDED),
+    "run.skipped.v1 least": run.Skipped(AT, JOB, TENANT, SLOT, run.OVERLAP),
+    "run.skipped.v1 full": run.Skipped(
+        AT, JOB, TENANT, SLOT, run.EXPIRED, "max_lateness", 1, SLOT + 250
+    ),
+    "run.cancelled.v1 least": run.Cancelled(AT, JOB, TENANT, SLOT),
+    "run.cancelled.v1 full": run.Cancelled(
+        AT, JOB, TENANT, SLOT, "job cancelled", 3, 1, SLOT + 250
+    ),
+}
+"""By stable name, and which of the two it is."""

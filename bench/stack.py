@@ -187,12 +187,13 @@ class Stack:
         until = time.monotonic() + START_TIMEOUT_S
         while not self._file.exists():
             if self._process.poll() is not None:
-                raise BenchError(f"`tocsin up` ended at once:\n{self._tail()}")
+                raise BenchError(f"`tocsin up` ended at once:\n{self.tail()}")
             if time.monotonic() > until:
-                raise BenchError(f"not ready within {START_TIMEOUT_S:.0f} s:\n{self._tail()}")
+                raise BenchError(f"not ready within {START_TIMEOUT_S:.0f} s:\n{self.tail()}")
             time.sleep(POLL_S)
 
-    def _tail(self) -> str:
+    def tail(self) -> str:
+        """Return the last lines that `tocsin up` said."""
         lines = self._log.read_text(errors="replace").splitlines()
         return "\n".join(lines[-LOG_LINES:])
 
@@ -219,7 +220,10 @@ def stack(settings: Mapping[str, str] | None = None) -> Iterator[Stack]:
         stack_.callback(_end, process)
         running = Stack(folder / "ready.json", process, log)
         stack_.callback(running.close)
-        yield running
+        try:
+            yield running
+        except BenchError as error:
+            raise BenchError(f"{error}\nlast lines of `tocsin up`:\n{running.tail()}") from error
 
 
 def stopped_reading(seconds: float) -> bool:

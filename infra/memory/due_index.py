@@ -24,6 +24,8 @@ FORMAT: Final = 1
 CHUNK_ENTRIES: Final = 1_000
 REHAND_AFTER_MS: Final = 5_000
 REHAND_SPACING_MAX_MS: Final = 300_000
+QUEUED_MS_MAX: Final = 120_000
+"""What was handed off longer ago counts as lost, whatever the broker's offsets say."""
 OVERDUE_MS: Final = 10_000
 HORIZON_MS: Final = 60_000
 
@@ -82,7 +84,12 @@ class MemoryDueIndex:
             if len(found) < limit and (everything or not resting):
                 found.append(row)
         if committed is not None:
-            found = [row for row in found if row.ref is None or committed(row.ref)]
+            old = now - QUEUED_MS_MAX
+            found = [
+                row
+                for row in found
+                if row.ref is None or (row.handed_off_at or 0) < old or committed(row.ref)
+            ]
         return _chunks(found, self._log.terms)
 
     def lapsed(self, shards: Sequence[int], limit: int) -> list[tuple[Standing, rs.OpenRun]]:

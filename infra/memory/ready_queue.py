@@ -37,7 +37,8 @@ class _Log:
 
     def __init__(self) -> None:
         self.base = 0
-        self.chunks: deque[Chunk] = deque()
+        self.chunks: deque[Chunk | None] = deque()
+        """None is a lost one, which keeps its offset."""
         self.committed = 0
 
     @property
@@ -93,6 +94,7 @@ class MemoryBroker:
         log = self.log(place)
         offset = log.end
         if self.chance() < self.faults.lost:
+            log.chunks.append(None)
             return offset
         log.chunks.append(chunk)
         if self.chance() < self.faults.doubled:
@@ -186,10 +188,14 @@ class MemoryReadyQueue:
                 continue
             at = max(self._next.get(place, log.committed), log.base)
             while at < log.end and len(found) < limit:
-                found.append(Delivery(log.chunks[at - log.base], Ref(*place, at)))
-                self._held.setdefault(place, {})[at] = None
+                chunk = log.chunks[at - log.base]
+                if chunk is not None:
+                    found.append(Delivery(chunk, Ref(*place, at)))
+                    self._held.setdefault(place, {})[at] = None
                 at += 1
             self._next[place] = at
+            if not self._held.get(place):
+                log.commit(at)
         return found
 
     def done(self, refs: Sequence[Ref]) -> None:

@@ -25,6 +25,8 @@ CHUNK_ENTRIES: Final = 1_000
 """Entries of one message: 60 kB, far under every broker's limit."""
 REHAND_AFTER_MS: Final = 5_000
 REHAND_SPACING_MAX_MS: Final = 300_000
+QUEUED_MS_MAX: Final = 120_000
+"""What was handed off longer ago counts as lost, whatever the broker's offsets say."""
 HORIZON_MS: Final = 60_000
 
 # Rows already handed off are stepped over, so the caller scans edges and not the whole window.
@@ -64,7 +66,8 @@ where d.run_id = p.run_id and d.version = p.version and d.phase = 0
 # Spacing doubles with every hand-off of the same version: 5, 10, 20 … 300 s after the last one.
 _STALE: Final = """
 select d.shard, s.term, due_at, lane, run_id, job_id, tenant_id, version,
-       handed_off_topic, handed_off_partition, handed_off_offset
+       case when handed_off_at > (select tocsin_now()) - %(queued)s then handed_off_topic end,
+       handed_off_partition, handed_off_offset
 from due_index d join shards s on s.shard = d.shard
 where d.shard = any(%(shards)s::int[]) and phase = 0
   and wake_at <= (select tocsin_now()) - (case when %(all)s then 0 else %(after)s end)
@@ -182,6 +185,7 @@ class PostgresDueIndex:
             "limit": limit,
             "after": REHAND_AFTER_MS,
             "spacing": REHAND_SPACING_MAX_MS,
+            "queued": QUEUED_MS_MAX,
         }
         with self._link.use() as connection:
             rows = connection.execute(_STALE, values, prepare=True).fetchall()

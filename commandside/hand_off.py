@@ -230,14 +230,15 @@ class SelfHandOff:
     """Publishes what its owner has just committed and what is due within 2 s.
 
     Only a hint: nothing is marked, nothing is waited for, and the scheduler's next pass is the
-    floor. A writer calls `offer` after its commit, and `turn` now and then.
+    floor. A writer calls `offer` after its commit. Confirmations pile up in the queue until someone
+    takes them: the `HandOff` beside it, or, where the queue is the writer's own, `turn` now and then.
     """
 
     def __init__(self, queue: ReadyQueue, shards: int, telemetry: Telemetry) -> None:
         self._queue, self._shards, self._telemetry = queue, shards, telemetry
 
     def turn(self) -> None:
-        """Let the queue's clients do their work; never waits."""
+        """Let the clients of a queue of one's own do their work; never waits."""
         self._queue.confirmed()
 
     def offer(self, states: Iterable[JobState | SettledRun], at: int) -> int:
@@ -256,7 +257,6 @@ class SelfHandOff:
         ]
         try:
             self._queue.publish(chunks, near=True)
-            self._queue.confirmed()
         except Unavailable:
             self._telemetry.count("engine_unavailable")
             return 0

@@ -348,3 +348,14 @@ def test_runs_that_are_not_ready_are_not_offered(scene: Scene) -> None:
     assert isinstance(leased, InFlight)
     queue = MemoryReadyQueue(scene.broker, produces=True, consumes=False)
     assert SelfHandOff(queue, SHARDS, Telemetry()).offer([leased], scene.clock.now()) == 0
+
+
+def test_a_writer_beside_a_hand_off_leaves_it_its_confirmations(scene: Scene) -> None:
+    process = scene.boot()
+    scene.broker.holds = True
+    run = scene.once(30_000)
+    scene.run_for(1_000)
+    scene.broker.holds = False
+    SelfHandOff(process.queue, SHARDS, Telemetry()).offer([scene.once(0)], scene.clock.now())
+    scene.run_for(100)
+    assert scene.is_marked(run)

@@ -163,7 +163,7 @@ class _Reader:
 
     def __init__(
         self,
-        body: dict[str, Any],
+        body: Mapping[str, Any],
         payload: bytes | None,
         at: int,
         bounds: Bounds,

@@ -23,6 +23,7 @@ from commandside.ports import (
 from commandside.replies import JobReply, reply, said_of
 from commandside.sealing import Sealer
 from domain import outlook
+from domain.chain import Link
 from domain.envelope import Command, Decision, Rejected
 from domain.ids import MANUAL, RUN, command_id_of, job_id_of_key, run_id, text
 from domain.job import decide
@@ -32,7 +33,7 @@ from domain.opaque import Seal, position_token
 from domain.problem import Problem, invalid
 from domain.refusal import Refused
 from domain.run import events as re
-from domain.run.state import OpenRun
+from domain.run.state import OpenRun, Ready
 from domain.sharding import shard_of
 from domain.tenant import Caller
 
@@ -140,7 +141,9 @@ class Jobs:
         accepted = _accepted(outcome)
         if accepted.replayed:
             return await self._replay(accepted)
-        return self._defined(accepted.job, accepted, brief=brief)
+        planned = next((p.after for p in decision.slices if isinstance(p.after, Ready)), None)
+        link = Link(planned.facts.nominal, planned.facts.due_at) if planned else None
+        return self._defined(accepted.job, accepted, brief=brief, link=link)
 
     async def _define_again(self, asked: Asked, new: decide.NewJob, values: dict[str, Any]) -> Done:
         """Give the job of this key, which exists, this spec, or its next life."""
@@ -204,9 +207,15 @@ class Jobs:
         return self._new_id(16)
 
     def _defined(
-        self, job: s.JobState, accepted: Accepted, *, created: bool = True, brief: bool = False
+        self,
+        job: s.JobState,
+        accepted: Accepted,
+        *,
+        created: bool = True,
+        brief: bool = False,
+        link: Link | None = None,
     ) -> Done:
-        answer = self._reply(job, accepted, runs=not brief)
+        answer = self._reply(job, accepted, runs=not brief, link=link)
         answer.warnings = said_of(job.facts.spec.schedule, accepted.at)
         return Done(answer, created)
 
@@ -308,8 +317,15 @@ class Jobs:
 
     # ------------------------------------------------------------ answers
 
-    def _reply(self, job: s.JobState, accepted: Accepted, *, runs: bool = True) -> JobReply:
-        answer = reply(job, accepted.version, accepted.at, runs=runs)
+    def _reply(
+        self,
+        job: s.JobState,
+        accepted: Accepted,
+        *,
+        runs: bool = True,
+        link: Link | None = None,
+    ) -> JobReply:
+        answer = reply(job, accepted.version, accepted.at, runs=runs, link=link)
         facts = job.facts
         shard = shard_of(facts.job_id, self._log.shards)
         answer.position = position_token(self._positions, facts.tenant_id, shard, accepted.position)

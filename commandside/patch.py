@@ -11,20 +11,18 @@ PAYLOADS: Final = {
 }
 
 
-def lifted(body: Mapping[str, Any]) -> dict[str, Any]:
+def lifted(body: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the body with a Content-Type header of the target where `content_type` belongs."""
-    found = dict(body)
-    target = found.get("target")
+    target = body.get("target")
     headers = target.get("headers") if isinstance(target, dict) else None
-    if not isinstance(headers, dict) or "content_type" in found:
-        return found
+    if not isinstance(target, dict) or not isinstance(headers, dict) or "content_type" in body:
+        return body
     for name in headers:
         if name.lower() == "content-type":
-            found["content_type"] = headers[name]
             rest = {other: value for other, value in headers.items() if other != name}
-            found["target"] = {**target, "headers": rest} if isinstance(target, dict) else target
-            break
-    return found
+            moved = {"content_type": headers[name], "target": {**target, "headers": rest}}
+            return {**body, **moved}
+    return body
 
 
 def over(base: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from domain import outlook
+from domain.chain import Link
 from domain.ids import JOB, text
 from domain.instant import DAY, rfc3339
 from domain.job.state import STATUS_NAMES, JobState
@@ -38,9 +39,14 @@ class JobReply(msgspec.Struct, kw_only=True):
     position: Annotated[str, Meta(description="opaque; lists wait for it with ?position=")] = ""
 
 
-def reply(job: JobState, version: int, at: int, *, runs: bool = True) -> JobReply:
-    """Describe a job as of the command that led to `version`; with `runs`, its next ones too."""
-    link = outlook.next_link(job, at)
+def reply(
+    job: JobState, version: int, at: int, *, runs: bool = True, link: Link | None = None
+) -> JobReply:
+    """Describe a job as of the command that led to `version`; with `runs`, its next ones too.
+
+    `link`: its next occurrence, where the caller knows it.
+    """
+    link = link or outlook.next_link(job, at)
     found = JobReply(
         job_id=text(JOB, job.facts.job_id),
         status=STATUS_NAMES[type(job)],

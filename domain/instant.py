@@ -1,6 +1,7 @@
 """Instants are whole milliseconds since the epoch, UTC, as `int`; this module converts them."""
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -15,6 +16,13 @@ DAY: Final = 86_400_000
 
 def rfc3339(at: int) -> str:
     """Return `at` (ms) as RFC 3339 in UTC, for example `2026-03-14T09:00:00.000Z`."""
-    seconds, ms = divmod(at, SECOND)
-    moment = EPOCH + timedelta(seconds=seconds)
-    return f"{moment.isoformat()[:19]}.{ms:03d}Z"
+    days, ms = divmod(at, DAY)
+    seconds, ms = divmod(ms, SECOND)
+    minutes, second = divmod(seconds, 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{_date(days)}T{hour:02d}:{minute:02d}:{second:02d}.{ms:03d}Z"
+
+
+@lru_cache(4_096)
+def _date(days: int) -> str:
+    return (EPOCH + timedelta(days)).date().isoformat()

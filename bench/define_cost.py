@@ -1,0 +1,136 @@
+"""What a definition costs in CPU without I/O, step by step: python bench/define_cost.py [lines]."""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from commandside.batch import Batch
+from commandside.definition import Bounds, Definitions
+from commandside.jobs import Jobs
+from commandside.ports import Accepted, CommandLog, Vault
+from commandside.reading import read_job
+from domain.envelope import Decision
+from domain.opaque import Seal
+from domain.run.state import Ready
+from domain.tenant import SCOPES, Caller
+from infra.postgres import append
+
+TENANT = bytes(range(16))
+AT = 1_790_000_000_000
+CHUNK = 65_536
+
+
+class _Vault:
+    """AES-GCM under one key, as the real one seals."""
+
+    def __init__(self) -> None:
+        self._key = AESGCM(bytes(32))
+
+    def seal(self, tenant_id: bytes, job_id: bytes, plain: bytes) -> bytes:
+        nonce = os.urandom(12)
+        return b"\x01\x00\x01" + nonce + self._key.encrypt(nonce, plain, tenant_id + job_id)
+
+    def open(self, tenant_id: bytes, job_id: bytes, sealed: bytes) -> bytes:
+        return self._key.decrypt(sealed[3:15], sealed[15:], tenant_id + job_id)
+
+
+class _Log:
+    """Encodes groups of decisions as the real log does, and says that they are committed."""
+
+    shards = 64
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Decision, asyncio.Future[Accepted]]] = []
+
+    async def define(self, decision: Decision) -> Accepted:
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            loop.call_soon(self._flush)
+        future: asyncio.Future[Accepted] = loop.create_future()
+        self._waiting.append((decision, future))
+        return await future
+
+    def _flush(self) -> None:
+        group, self._waiting = self._waiting, []
+        for first in range(0, len(group), 125):
+            part = group[first : first + 125]
+            append.parameters([decision for decision, _ in part], self.shards, AT)
+        for decision, future in group:
+            head, run = decision.slices
+            assert isinstance(run.after, Ready)
+            future.set_result(Accepted(head.after, (run.after,), 1, 7, AT))  # type: ignore[arg-type]  # a job's slice
+
+
+def _timed(name: str, count: int, call: Callable[[], object]) -> None:
+    call()
+    begun = time.process_time()
+    for _ in range(count):
+        call()
+    print(f"{name:30} {(time.process_time() - begun) / count * 1e6:8.1f} us")
+
+
+def _line(number: int) -> bytes:
+    return json.dumps(
+        {
+            "type": "recurring",
+            "schedule": "0 */1 * * *",
+            "timezone": "America/New_York",
+            "target": {
+                "kind": "http",
+                "url": "https://hooks.example.com/run",
+                "method": "POST",
+                "headers": {"Authorization": "Bearer abc"},
+            },
+            "payload": {"number": number, "report": "daily"},
+            "retry": {"max_attempts": 5, "backoff": "exponential"},
+            "idempotency_key_template": "job-{job_id}-run-{scheduled_ts}",
+            "name": f"job {number}",
+        }
+    ).encode()
+
+
+async def _pieces(data: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(data), CHUNK):
+        yield data[start : start + CHUNK]
+
+
+async def _batch(jobs: Jobs, data: bytes) -> int:
+    batch = Batch(jobs, Caller(TENANT, "k", SCOPES), "", print)
+    return sum([chunk.count(b"\n") async for chunk in batch.replies(_pieces(data))])
+
+
+def main() -> None:
+    """Print a table."""
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
+    line = _line(1)
+    definitions = Definitions(Bounds())
+    body, payload = read_job(line)
+    _timed("strict JSON", count, lambda: read_job(line))
+    _timed("judge the definition", count, lambda: definitions.define(body, payload, AT))
+    log: CommandLog = _Log()  # type: ignore[assignment]  # definitions only
+    vault: Vault = _Vault()
+    _timed("seal a payload", count, lambda: vault.seal(TENANT, TENANT, b"x" * 40))
+    jobs = Jobs(
+        log,
+        vault,
+        definitions,
+        now=lambda: AT,
+        new_id=os.urandom,
+        positions=Seal(bytes(32), "position"),
+        zone_data="2026a",
+    )
+    data = b"\n".join(_line(number) for number in range(count))
+    begun = time.process_time()
+    answers = asyncio.run(_batch(jobs, data))
+    spent = time.process_time() - begun
+    assert answers == count
+    print(f"{'a line of a batch, in all':30} {spent / count * 1e6:8.1f} us ({answers} lines)")
+
+
+if __name__ == "__main__":
+    main()

@@ -231,7 +231,7 @@ class SelfHandOff:
 
     Only a hint: nothing is marked, nothing is waited for, and the scheduler's next pass is the
     floor. A writer calls `offer` after its commit. Confirmations pile up in the queue until someone
-    takes them: the `HandOff` beside it, or, where the queue is the writer's own, `turn` now and then.
+    takes them: the `HandOff` beside it, or, where the queue is the writer's own, `turn`.
     """
 
     def __init__(self, queue: ReadyQueue, shards: int, telemetry: Telemetry) -> None:

@@ -7,7 +7,6 @@ from typing import Final
 
 from commandside.ports import (
     ENTRY,
-    ENTRY_BYTES,
     Chunk,
     Overdue,
     Published,
@@ -16,52 +15,15 @@ from commandside.ports import (
 )
 from domain.envelope import Decision
 from domain.run.state import OpenRun
-from infra.postgres import append, reads
+from infra.postgres import append, hand_off, reads
 from infra.postgres.blocking import BlockingWire
 from infra.postgres.connection import Reconnecting
 
-FORMAT: Final = 1
-CHUNK_ENTRIES: Final = 1_000
-"""Entries of one message: 60 kB, far under every broker's limit."""
 REHAND_AFTER_MS: Final = 5_000
 REHAND_SPACING_MAX_MS: Final = 300_000
 QUEUED_MS_MAX: Final = 120_000
 """What was handed off longer ago counts as lost, whatever the broker's offsets say."""
 HORIZON_MS: Final = 60_000
-
-# Rows already handed off are stepped over, so the caller scans edges and not the whole window.
-# Entries are concatenated in the database: the bytes go to the broker as they are.
-_WINDOW: Final = """
-with picked as (
-    select d.* from due_index d
-    where d.shard = any(%(shards)s::int[]) and d.phase = 0 and d.handed_off_at is null
-      and d.wake_at > %(after)s and d.wake_at <= %(until)s
-    order by d.wake_at limit %(limit)s
-), numbered as (
-    select *, (row_number() over (
-        partition by shard, due_at / 1000, lane order by wake_at) - 1) / %(part)s as part
-    from picked
-)
-select shard, due_at / 1000, lane, string_agg(
-    uuid_send(run_id) || uuid_send(job_id) || uuid_send(tenant_id) || int4send(version)
-    || int8send(due_at), ''::bytea order by wake_at)
-from numbered group by shard, due_at / 1000, lane, part
-order by min(wake_at)
-"""
-
-_MARK: Final = """
-with published as (
-    select * from unnest(%s::uuid[], %s::int[], %s::int[], %s::bigint[], %s::text[], %s::int[],
-        %s::bigint[]) as t(run_id, version, shard, term, topic, part, place)
-), owned as (
-    select shard, term from shards where shard = any(%s::int[])
-)
-update due_index d
-set handed_off_at = tocsin_now(), handed_off_topic = p.topic, handed_off_partition = p.part,
-    handed_off_offset = p.place, hand_offs = least(d.hand_offs + 1, 1000)
-from published p join owned o on o.shard = p.shard and o.term = p.term
-where d.run_id = p.run_id and d.version = p.version and d.phase = 0
-"""
 
 # Spacing doubles with every hand-off of the same version: 5, 10, 20 … 300 s after the last one.
 _STALE: Final = """
@@ -94,18 +56,6 @@ delete from sessions where ended and until < tocsin_now() - 60000
   and not exists (select from due_index d where d.owner = session_id and d.phase = 1)
 """
 
-_UNMARK: Final = """
-with lost as (
-    select run_id from due_index
-    where shard = any(%(shards)s::int[]) and phase = 0 and handed_off_at < %(before)s
-      and wake_at <= (select tocsin_now()) + %(ahead)s
-    order by wake_at limit %(limit)s
-)
-update due_index d set handed_off_at = null, handed_off_topic = null,
-    handed_off_partition = null, handed_off_offset = null
-from lost where d.run_id = lost.run_id and d.phase = 0
-"""
-
 # Heads are read by a range of their key, since only some of them can be looked at in one go.
 _HEALTH: Final = """
 with heads as (
@@ -125,7 +75,14 @@ select
 """
 
 
-_LOG: Final = {"lock": append.LOCK, "append": append.APPEND, "read": reads.READ}
+STATEMENTS: Final = {
+    "lock": append.LOCK,
+    "append": append.APPEND,
+    "read": reads.READ,
+    "window": hand_off.WINDOW,
+    "mark": hand_off.MARK,
+    "unmark": hand_off.UNMARK,
+}
 
 
 class PostgresDueIndex:
@@ -134,46 +91,22 @@ class PostgresDueIndex:
     def __init__(self, conninfo: str, shards: int, name: str = "scheduler") -> None:
         """Connect lazily."""
         self._link = Reconnecting(conninfo, name)
-        self._log = BlockingWire(conninfo, f"{name} log", _LOG)
+        self._log = BlockingWire(conninfo, f"{name} log", STATEMENTS)
         self._shards = shards
 
     def window(self, terms: dict[int, int], after: int, until: int, limit: int) -> list[Chunk]:
         """Return unmarked ready rows with after < wake_at <= until as chunks, in due order."""
-        values = {
-            "shards": list(terms),
-            "after": after,
-            "until": until,
-            "limit": limit,
-            "part": CHUNK_ENTRIES,
-        }
-        with self._link.use() as connection:
-            rows = connection.execute(_WINDOW, values, prepare=True, binary=True).fetchall()
-        return [
-            Chunk(FORMAT, b"", shard, terms[shard], second, lane, bytes(entries))
-            for shard, second, lane, entries in rows
-        ]
+        values = hand_off.window_parameters(list(terms), after, until, limit)
+        return list(hand_off.chunks(self._log.call([("window", values)]), terms))
 
     def mark(self, published: Sequence[Published]) -> int:
         """Set `handed_off_at` where row version and shard term still match; return how many."""
-        columns: tuple[list[object], ...] = ([], [], [], [], [], [], [])
-        shards = set()
-        for done in published:
-            chunk, ref = done.chunk, done.ref
-            shards.add(chunk.shard)
-            count = len(chunk.entries) // ENTRY_BYTES
-            for run_id, _job, _tenant, version, _due in struct.iter_unpack(ENTRY, chunk.entries):
-                columns[0].append(run_id.hex())
-                columns[1].append(version)
-            for column, value in zip(
-                columns[2:],
-                (chunk.shard, chunk.term, ref.topic, ref.partition, ref.offset),
-                strict=True,
-            ):
-                column.extend([value] * count)
-        if not columns[0]:
-            return 0
-        with self._link.use() as connection:
-            return connection.execute(_MARK, (*columns, sorted(shards)), prepare=True).rowcount
+        marked = 0
+        for lot in hand_off.lots(published):
+            lock = append.lock_parameters(done.chunk.shard for done in lot)
+            values = hand_off.mark_parameters(lot)
+            marked += hand_off.count(self._log.call([("lock", lock), ("mark", values)]))
+        return marked
 
     def stale(
         self, shards: Sequence[int], committed: Callable[[Ref], bool] | None, limit: int
@@ -198,10 +131,16 @@ class PostgresDueIndex:
             groups.setdefault((shard, term, due_at // 1000, lane), []).append(entry)
         return [
             Chunk(
-                FORMAT, b"", shard, term, second, lane, b"".join(entries[at : at + CHUNK_ENTRIES])
+                hand_off.FORMAT,
+                b"",
+                shard,
+                term,
+                second,
+                lane,
+                b"".join(entries[at : at + hand_off.CHUNK_ENTRIES]),
             )
             for (shard, term, second, lane), entries in groups.items()
-            for at in range(0, len(entries), CHUNK_ENTRIES)
+            for at in range(0, len(entries), hand_off.CHUNK_ENTRIES)
         ]
 
     def lapsed(self, shards: Sequence[int], limit: int) -> list[tuple[Standing, OpenRun]]:
@@ -244,9 +183,9 @@ class PostgresDueIndex:
 
     def unmark(self, shards: Sequence[int], before: int, limit: int) -> int:
         """Take back marks older than `before` of rows that wake within 60 s; return how many."""
-        values = {"shards": list(shards), "before": before, "limit": limit, "ahead": HORIZON_MS}
-        with self._link.use() as connection:
-            return connection.execute(_UNMARK, values, prepare=True).rowcount
+        values = hand_off.unmark_parameters(list(shards), before, HORIZON_MS, limit)
+        lock = append.lock_parameters(shards)
+        return hand_off.count(self._log.call([("lock", lock), ("unmark", values)]))
 
     def health(self, shards: Sequence[int], part: int = 0, parts: int = 1) -> Overdue:
         """Return the liveness figures of these shards; chains of one part of all job ids."""

@@ -6,12 +6,16 @@ from typing import Final
 import psycopg
 import pytest
 
-from infra.postgres import append, fire_log
+from infra.postgres import append, due_index, fire_log
 from tests.engines.databases import Databases
 
-TABLES: Final = ("due_index", "job_heads", "events", "sessions", "commands")
+TABLES: Final = ("due_index", "job_heads", "events", "sessions", "commands", "shards")
 ROWS: Final = 20_000
-STATEMENTS: Final = {**fire_log.STATEMENTS, **fire_log.SESSION_STATEMENTS}
+STATEMENTS: Final = {
+    **fire_log.STATEMENTS,
+    **fire_log.SESSION_STATEMENTS,
+    **due_index.STATEMENTS,
+}
 
 _FILL: Final = (
     f"""

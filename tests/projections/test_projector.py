@@ -1,5 +1,6 @@
 """The projector: positions, repetition, views that lag, streams that cannot be read."""
 
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from domain.job import events as je
 from domain.ports import Unavailable
 from projections import runner
+from projections.ports import Recorded
 from projections.runner import PERIOD_US, RETRY_MAX_US, RETRY_US
 from tests.contracts.jobs import minutely, spec
 from tests.projections.scripted import NOON, TENANT, Stage, Tick, fired, run_id
@@ -129,9 +131,10 @@ def test_a_view_whose_engine_is_back_gets_all_that_it_missed(stage: Stage) -> No
 
 
 def test_an_engine_that_is_away_is_asked_ever_more_rarely(stage: Stage) -> None:
+    projector = stage.projector()
+    projector.run_one_batch(Tick())
     stage.engine.away = True
     fire(stage, 1)
-    projector = stage.projector()
     asked = []
     for mono_us in range(0, 60_000_000, RETRY_US):
         try:
@@ -142,6 +145,45 @@ def test_an_engine_that_is_away_is_asked_ever_more_rarely(stage: Stage) -> None:
     assert gaps[0] == RETRY_US
     assert gaps == sorted(gaps)
     assert gaps[-1] == RETRY_MAX_US
+
+
+def test_an_engine_that_was_back_is_soon_asked_again(stage: Stage) -> None:
+    projector = stage.projector()
+    mono_us = 0
+    for _ in range(4):
+        stage.engine.away = True
+        fire(stage, mono_us)
+        with pytest.raises(Unavailable):
+            projector.run_one_batch(Tick(mono_us))
+        stage.engine.away = False
+        mono_us += RETRY_US
+        projector.run_one_batch(Tick(mono_us))
+    assert len(stage.runs()) == 4
+
+
+def test_a_view_that_is_ahead_gets_nothing_twice(stage: Stage) -> None:
+    fire(stage, 1)
+    read = stage.log.read
+
+    def read_and_write(after: Mapping[int, int], limit: int) -> list[Recorded]:
+        found = read(after, limit)
+        if len(stage.log.reads) == 1:
+            fire(stage, 2)
+        return found
+
+    stage.log.read = read_and_write  # type: ignore[method-assign]  # somebody else writes
+    projector = stage.projector()
+    projector.run_one_batch(Tick())
+    given: list[int] = []
+    apply = stage.board.apply
+
+    def noted(batch: Sequence[Recorded], positions: Mapping[int, int]) -> None:
+        given.extend(r.position for r in batch)
+        apply(batch, positions)
+
+    stage.board.apply = noted  # type: ignore[method-assign]  # looks on
+    projector.run_one_batch(Tick())
+    assert (numbers(stage), given) == ([1, 2], [])
 
 
 def test_a_history_that_was_lost_is_read_again_from_the_beginning(stage: Stage) -> None:
@@ -180,6 +222,15 @@ def test_a_stream_with_an_unknown_event_is_set_aside_from_there_on(stage: Stage)
     assert stage.runs() == [(NOON + 3, "succeeded"), (NOON + 1, "waiting")]
     assert stage.parking.load(HISTORY) == {run_id(1)}
     assert sorted(v for _, v in stage.parking.events[HISTORY]) == [2, 3]
+
+
+def test_a_stream_that_is_set_aside_stays_so_in_the_next_batch(stage: Stage) -> None:
+    projector = stage.projector()
+    stage.log.write(run_id(1), None)
+    projector.run_one_batch(Tick())
+    stage.log.write(run_id(1), fired(1))
+    projector.run_one_batch(Tick())
+    assert stage.runs() == []
 
 
 def test_a_stream_that_is_set_aside_stays_so_for_the_next_projector(stage: Stage) -> None:

@@ -7,7 +7,7 @@ import pytest
 from domain.job import events as je
 from domain.ports import Unavailable
 from infra.memory.history import MemoryHistory
-from projections.ports import Copy, View
+from projections.ports import Copy, Recorded, View
 from projections.rebuild import Rebuild
 from projections.runner import BoardView, HistoryView
 from tests.contracts.jobs import minutely, spec
@@ -123,6 +123,8 @@ def test_streams_that_still_cannot_be_read_stay_set_aside(stage: Stage) -> None:
 def test_a_rebuild_that_was_cut_off_is_started_again(stage: Stage) -> None:
     copy = copy_of(stage)
     copy.begin()
+    stale = [Recorded(0, 9, run_id(9), 3, fired(9))]
+    copy.apply(stale, {0: 9})
     stage.positions.save(COPY, {0: 1_000, 1: 1_000})
     rebuild(stage)
     assert numbers(stage) == [1, 2, 3]

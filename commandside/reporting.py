@@ -53,10 +53,11 @@ class Reporting:
             if job_id in jobs:
                 later.append(flight)
                 continue
-            if flight.needs_reading(tick.at):
+            result = flight.result(tick.at)
+            if flight.needs_reading(result):
                 stripe.rereads.append(flight)
                 continue
-            decision = flight.decide(tick.at)
+            decision = flight.decide(result, tick.at)
             if decision is None:
                 self._count("reports_dropped")
                 self._flights.finish(flight)

@@ -68,13 +68,12 @@ class Flight:
         self.beside: tuple[rs.OpenRun, ...] | None = None
         """All open runs of the job, once they have been read."""
 
-    def needs_reading(self, at: int) -> bool:
+    def needs_reading(self, result: Result) -> bool:
         """Tell whether the decision reads more than the run: an answer that pauses the job."""
-        return self.beside is None and self._result(at).verdict == "pause"
+        return self.beside is None and result.verdict == "pause"
 
-    def decide(self, at: int) -> Decision | None:
+    def decide(self, result: Result, at: int) -> Decision | None:
         """Return what the attempt appends; None where it has nothing to say any more."""
-        result = self._result(at)
         if result.verdict == "pause" and self.beside is not None:
             return job_decide.report_gone(self.job, self.run, self.beside, self.fence, result, at)
         return report(self.job, self.run, self.fence, result, at, alone=self.alone)
@@ -88,7 +87,8 @@ class Flight:
         self.alone = chain.is_alone(mine, runs)
         return True
 
-    def _result(self, at: int) -> Result:
+    def result(self, at: int) -> Result:
+        """Return how the attempt went, under the job's policy as it is known now."""
         if self.answer is None:
             return ABANDONED
         return result_of(self.answer, self.job, self.sent_at, at)

@@ -236,9 +236,13 @@ class PostgresCommandLog:
             found = arrays.read_int8s(positions)
             # One commit: all that no guard refused are there. Before the expiry none may mean "not
             # yet"; refused ones were refused by what other commits did, and are read as that.
-            if any(found) or cr.number(now) > expires_at:
+            if any(found):
                 for pending, position in zip(batch, found, strict=True):
                     _resolve(pending, _Outcome(position))
+                return
+            if cr.number(now) > expires_at:
+                # Nothing of it is there, and no guard said why: nobody was refused anything.
+                _fail(batch, Unavailable("Postgres lost the commit; it did not happen"))
                 return
             await asyncio.sleep(min(EXPIRES_MS, expires_at - cr.number(now) + 1) / 1_000)
         _fail(batch, Unavailable("Postgres went away in a commit and has not come back"))

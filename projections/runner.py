@@ -31,7 +31,7 @@ EVENTS_MAX: Final = 65_536
 FULL: Final = 16_384
 """Events of a read after which the next follows at once."""
 PERIOD_US: Final = 1_000_000
-"""Between two passes that found little: an insert costs the engine 5 ms, however small it is."""
+"""Between two passes that found little: an insert costs the engine 10 ms, however small it is."""
 RETRY_US: Final = 200_000
 RETRY_MAX_US: Final = 10_000_000
 """A view whose engine is away is tried again after this, doubling up to the second."""

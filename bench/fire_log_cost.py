@@ -2,8 +2,9 @@
 
     python -m bench.fire_log_cost --jobs 20000 --batch 250 --stripes 2 [--recurring]
 
-Defines jobs that are due, marks them as handed off, leases them and reports them; each phase with
-one request in flight a stripe. Only ratios to another program in the same run mean anything.
+Defines jobs that are due, hands them off (all but the broker), leases them and reports them;
+leases and reports with one request in flight a stripe.
+Only ratios to another program in the same run mean anything.
 """
 
 import argparse
@@ -29,6 +30,8 @@ from commandside.ports import (
     LeaseReply,
     LogReply,
     LogRequest,
+    Published,
+    Ref,
     Renew,
     Want,
 )
@@ -44,6 +47,7 @@ from domain.sharding import shard_of, stripe_of
 from domain.target import HttpTarget
 from infra.embedded import processes
 from infra.embedded.postgres import EmbeddedPostgres, PostgresOptions
+from infra.postgres.due_index import PostgresDueIndex
 from infra.postgres.fire_log import PostgresFireLog
 from infra.postgres.migrate import install, migrate
 
@@ -52,6 +56,7 @@ PHASE_TIMEOUT_S: Final = 300.0
 WAIT_S: Final = 0.05
 Item = TypeVar("Item", Want, Decision)
 EXPIRY_MS: Final = 300_000
+WINDOW_ROWS: Final = 20_000
 PAYLOAD_BYTES: Final = 200
 _TICK_S: Final = 1.0 / os.sysconf("SC_CLK_TCK")
 
@@ -154,6 +159,15 @@ class Workload:
                     self.wants.append(Want(part.stream_id, 1, decision.job_id))
         self._append(decisions)
 
+    def hand_off(self, index: PostgresDueIndex) -> None:
+        """Read the due rows as chunks and mark them as published."""
+        terms = dict.fromkeys(range(SHARDS), 0)
+        marked = 0
+        while chunks := index.window(terms, 0, self.now, WINDOW_ROWS):
+            at = Ref("bench", 0, 0)
+            marked += index.mark([Published(chunk, at) for chunk in chunks])
+        assert marked == len(self.wants), "not all was handed off"
+
     def lease(self) -> None:
         """Lease all of it."""
         requests = [
@@ -242,10 +256,12 @@ def _measure(server: EmbeddedPostgres, options: argparse.Namespace) -> None:
     assert row is not None
     postmaster = int(Path(row[0], "postmaster.pid").read_text(encoding="ascii").split()[0])
     log = PostgresFireLog(server.conninfo, options.stripes, SHARDS)
+    index = PostgresDueIndex(server.conninfo, SHARDS)
     workload = Workload(Driver(log), options.batch, recurring=options.recurring)
     meter = Meter(postmaster)
     phases: list[tuple[str, Callable[[], None]]] = [
         ("define", lambda: workload.define(options.jobs)),
+        ("hand-off", lambda: workload.hand_off(index)),
         ("session", workload.begin),
         ("lease", workload.lease),
         ("report", workload.report),
@@ -258,6 +274,7 @@ def _measure(server: EmbeddedPostgres, options: argparse.Namespace) -> None:
             rate = options.jobs / cost.elapsed_s
             client, postgres = cost.client_s * scale, cost.postgres_s * scale
             print(f"{name:<16}{client:>9.1f}{postgres:>10.1f}{rate:>9.0f}")
+    index.close()
     log.close()
 
 

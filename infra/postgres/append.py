@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import astuple
 
 from domain.catalogue import NAMES, encode
-from domain.envelope import BegunBeside, Decision, JobAt, RunAt, Slice, StreamAt
+from domain.envelope import Decision, JobAt, RunAt, Slice, StreamAt
 from domain.job import state as js
 from domain.run.state import Ended
 from domain.sharding import shard_of
@@ -100,6 +101,12 @@ that begins here, so that nothing can be in the row's way: looking first costs a
 assert tuple(n for n, _ in _GROUPS["head"][3:]) == HeadRow.__struct_fields__
 assert tuple(n for n, _ in _GROUPS["due"][3:]) == DueRow.__struct_fields__
 
+
+def _owners(values: Sequence[bytes]) -> bytes:
+    """Return uuid[]: most rows have no owner."""
+    return arrays.uuids([owner or NO_ID for owner in values])
+
+
 # What a column holds is said by its kind in _GROUPS.
 _ENCODERS: Final[dict[str, Callable[[Sequence[Any]], bytes]]] = {
     "uuid": arrays.uuids,
@@ -109,6 +116,10 @@ _ENCODERS: Final[dict[str, Callable[[Sequence[Any]], bytes]]] = {
     "bool": arrays.bools,
     "bytea": arrays.byteas,
     "text": arrays.texts,
+}
+_COLUMN_ENCODERS: Final = {
+    group: [_owners if name == "owner" else _ENCODERS[kind] for name, kind in columns]
+    for group, columns in _GROUPS.items()
 }
 _SCALARS: Final = 2
 
@@ -317,12 +328,13 @@ def parameters(
         if decision.command is not None:
             sent["command"].append(_command(d, shard, decision, len(events)))
     encoded = [arrays.int8(expires_at), session or NO_ID]
-    for group, columns in _GROUPS.items():
-        rows = sent[group]
+    for group, rows in sent.items():
         if rows:
             encoded += [
-                _ENCODERS[kind](column)
-                for (_, kind), column in zip(columns, zip(*rows, strict=True), strict=True)
+                encoder(column)
+                for encoder, column in zip(
+                    _COLUMN_ENCODERS[group], zip(*rows, strict=True), strict=True
+                )
             ]
         else:
             encoded += _EMPTY[group]
@@ -332,43 +344,34 @@ def parameters(
 _EMPTY: Final = {
     group: [_ENCODERS[kind](()) for _, kind in columns] for group, columns in _GROUPS.items()
 }
-_OWNER: Final = _DUE_NAMES.index("owner")
-
-
-def _due_values_of(row: DueRow) -> _Row:
-    values = msgspec.structs.astuple(row)
-    if row.owner:
-        return values
-    return (*values[:_OWNER], NO_ID, *values[_OWNER + 1 :])
 
 
 def _applied(sent: dict[str, list[_Row]], d: int, shard: int, piece: Slice) -> None:
     """Add what a slice leaves in the due index or among the heads."""
     after, fresh = piece.after, piece.version == 1
     if isinstance(after, Ended):
-        if not fresh:
-            sent["gone"].append((d, piece.stream_id))
+        row = None
     elif isinstance(after, js.JobState):
-        sent["head"].append((d, fresh, shard, *msgspec.structs.astuple(head_row(after))))
+        sent["head"].append((d, fresh, shard, *astuple(head_row(after))))
+        return
     else:
         row = due_row(after)
-        if row is None:
-            sent["gone"].append((d, piece.stream_id))
-        else:
-            sent["due"].append((d, fresh, shard, *_due_values_of(row)))
+    if row is not None:
+        sent["due"].append((d, fresh, shard, *astuple(row)))
+    elif not fresh:
+        sent["gone"].append((d, piece.stream_id))
 
 
 def _guards(sent: dict[str, list[_Row]], d: int, decision: Decision) -> None:
     for guard in decision.guards:
-        match guard:
-            case RunAt(run_id, version):
-                sent["run"].append((d, run_id, version))
-            case JobAt(job_id, version):
-                sent["job"].append((d, job_id, version))
-            case StreamAt(stream_id, version):
-                sent["stream"].append((d, stream_id, version))
-            case BegunBeside(job_id, run_id, count):
-                sent["beside"].append((d, job_id, run_id, count))
+        if isinstance(guard, RunAt):
+            sent["run"].append((d, guard.run_id, guard.version))
+        elif isinstance(guard, JobAt):
+            sent["job"].append((d, guard.job_id, guard.version))
+        elif isinstance(guard, StreamAt):
+            sent["stream"].append((d, guard.stream_id, guard.version))
+        else:
+            sent["beside"].append((d, guard.job_id, guard.run_id, guard.count))
     if decision.not_before:
         sent["early"].append((d, decision.not_before))
 

@@ -28,9 +28,12 @@ create table if not exists migrations (
 _APPLIED: Final = "select number, name, checksum from migrations order by number"
 _RECORD: Final = "insert into migrations (number, name, checksum) values (%s, %s, %s)"
 
+# Every value of synchronous_commit but off waits for the local disk. A server that hides one of the
+# three is believed: nothing can be known of it.
 _DURABILITY: Final = """
 select name, setting from pg_settings
-where name in ('synchronous_commit', 'fsync', 'full_page_writes') and setting <> 'on'
+where name in ('synchronous_commit', 'fsync', 'full_page_writes') and setting = 'off'
+order by name
 """
 _INSTALL: Final = """
 insert into installation (id, shards, partitions) values (%s, %s, %s)

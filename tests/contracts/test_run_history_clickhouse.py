@@ -1,17 +1,21 @@
 """The run history on ClickHouse keeps the contract, over the HTTP interface of the embedded one."""
 
 import socket
+import tempfile
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import clickhouse_connect
 import pytest
 from clickhouse_connect.driver.client import Client
 
+from domain.ports import Unavailable
 from infra.clickhouse import runs as reading
 from infra.clickhouse.runs import ClickHouseRuns
 from infra.clickhouse.store import ClickHouseHistory
-from infra.embedded.history import EmbeddedHistory
+from infra.embedded.history import EmbeddedHistory, HistoryOptions
 from projections.ports import HistoryStore
 from queryside.ports import RunHistory
 from tests.contracts.run_history import JOB, TENANT, Engine, RunHistoryContract, run
@@ -108,6 +112,26 @@ def test_a_page_of_a_long_history_reads_little_of_it(engine: OnClickHouse) -> No
         result = client.query(statement, parameters=values, settings=reading._BOUNDS)
     assert len(result.result_rows) == 20
     assert int(result.summary["read_rows"]) < 20_000
+
+
+def test_an_engine_that_was_killed_is_used_again_with_all_that_was_written() -> None:
+    with tempfile.TemporaryDirectory(prefix="tocsin-history-") as folder:
+        killed = EmbeddedHistory(HistoryOptions(data_dir=Path(folder))).start()
+        with closing(OnClickHouse(killed.port, "kept")) as engine:
+            store, runs = engine.store(), engine.runs()
+            store.prepare()
+            store.write([], [run(1)], "a")
+            assert len(runs.page(TENANT, JOB, None, 10)) == 1
+            killed.kill()
+            with pytest.raises(Unavailable):
+                store.write([], [run(2)], "b")
+            with pytest.raises(Unavailable):
+                runs.page(TENANT, JOB, None, 10)
+            with EmbeddedHistory(HistoryOptions(data_dir=Path(folder), port=killed.port)):
+                assert not store.missing()
+                store.write([], [run(1)], "a")
+                store.write([], [run(2)], "b")
+                assert len(runs.page(TENANT, JOB, None, 10)) == 2
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8123", "ftp://h:1", "http://"])

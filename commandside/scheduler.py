@@ -172,7 +172,7 @@ class Scheduler:
 
     def _rest_us(self, tick: Tick) -> int:
         due_us = self._heartbeat_us
-        if self._hand_off.has_room(tick):
+        if self._terms and self._hand_off.has_room(tick):
             due_us = min(due_us, self._edge.at_us, self._near.at_us, self._whole.at_us)
         rest = max(0, due_us - tick.mono_us)
         return min(rest, CONFIRM_US) if self._hand_off.pending else rest

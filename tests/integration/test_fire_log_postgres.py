@@ -24,8 +24,10 @@ from commandside.ports import (
     LeaseReply,
     LogReply,
     LogRequest,
+    Published,
     ReadBack,
     ReadBackReply,
+    Ref,
     Renew,
     Want,
 )
@@ -236,6 +238,40 @@ def test_an_append_sees_what_was_committed_while_it_waited_for_its_lock(
     reply = bench.reply()
     assert isinstance(reply, AppendReply)
     assert reply.refused == (0,)
+
+
+def test_a_mark_waits_for_the_lock_of_its_shard(
+    log_database: str, desk: Desk, admin: psycopg.Connection, due_index: PostgresDueIndex
+) -> None:
+    """A lease writes the row where it found it: a mark beside it would move the row away."""
+    desk.due_job()
+    chunks = due_index.window({0: 0}, 0, desk.now(), 10)
+    published = [Published(chunk, Ref("t", 0, 0)) for chunk in chunks]
+    marked: list[int] = []
+    with _locked(log_database):
+        thread = threading.Thread(target=lambda: marked.append(due_index.mark(published)))
+        thread.start()
+        _until(lambda: _waits_for_a_lock(admin), "the mark does not wait")
+        assert _one(admin, "select handed_off_at from due_index") is None
+    thread.join(PATIENCE_S)
+    assert marked == [1]
+
+
+def test_a_row_that_is_written_without_its_lock_is_an_alarm(
+    log_database: str, bench: Bench, desk: Desk, admin: psycopg.Connection
+) -> None:
+    run = desk.due_job()
+    desk.begin()
+    with psycopg.connect(log_database) as careless:
+        careless.execute("update due_index set handed_off_at = 1")
+        bench.send(_lease(desk, run))
+        waits = "select count(*) from pg_locks where not granted and locktype = 'transactionid'"
+        _until(lambda: _one(admin, waits) == 1, "the lease does not wait")
+    reply = bench.reply()
+    assert isinstance(reply, Failed)
+    assert not reply.unknown
+    with pytest.raises(LogCorrupt):
+        bench.log.poll()
 
 
 # -------------------------------------------------------------------- sessions

@@ -93,13 +93,20 @@ def measure(
         wait_until_s(first_s - BEFORE_S)
     else:
         parts, idle = _lead_in(stack, plan, first_s, handed_off, ready)
-    before = _cpu(stack)
+    before, sink_before_s = _cpu(stack), sink.cpu_s()
     last_s = first_s + plan.seconds
     complete = sink.await_all(plan.fires, last_s + DRAIN_TIMEOUT_S)
     stack.settle()
     parts.append((before, _cpu(stack)))
+    sink_s = sink.cpu_s() - sink_before_s
     report = sink.report(plan.fires)
-    return _result(plan, report, parts, idle) | {
+    found = _result(plan, report, parts, idle)
+    if sink_s:
+        # What the sink needs for a fire is the same work in every run: in a slow phase of the
+        # machine both figures grow, and their ratio does not.
+        found["sink_cpu_us_per_fire"] = round(sink_s / max(report["distinct"], 1) * 1e6, 1)
+        found["cpu_in_sinks"] = round(found["cpu_s"] / sink_s, 2)
+    return found | {
         "complete": complete,
         "define_per_s": round(define_per_s, 1),
         "versions": stack.versions,

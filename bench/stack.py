@@ -67,8 +67,13 @@ def wait_until_s(at_s: float) -> None:
 class Sink:
     """A sink by its address: ours, or one that was started by somebody else."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, pid: int | None = None) -> None:
         self.url = url
+        self._pid = pid
+
+    def cpu_s(self) -> float:
+        """Return the CPU seconds of our sink so far: the yardstick of the machine's mood."""
+        return cpu.by_name(cpu.table(), {"sink": self._pid})["sink"] if self._pid else 0.0
 
     def distinct(self) -> int:
         """Return how many different fires have come."""
@@ -106,7 +111,7 @@ def sink() -> Iterator[Sink]:
     )
     try:
         assert process.stdout is not None
-        yield Sink(process.stdout.readline().strip())
+        yield Sink(process.stdout.readline().strip(), process.pid)
     finally:
         _end(process)
 

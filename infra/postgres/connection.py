@@ -24,6 +24,8 @@ def parameters(conninfo: str, name: str, statement_timeout_ms: int = STATEMENT_T
         f" -c idle_in_transaction_session_timeout={IDLE_TIMEOUT_MS}"
         " -c plan_cache_mode=force_generic_plan -c jit=off -c timezone=UTC"
         " -c client_min_messages=warning"
+        # A plan made while a table was small is kept until it is analyzed, whatever it holds then.
+        " -c enable_seqscan=off"
     )
     return make_conninfo(
         conninfo,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Final
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -93,3 +94,29 @@ def test_rows_of_a_batch_are_never_compared_with_each_other(
     for node in _nodes(row[0][0]["Plan"]):
         assert "Join Filter" not in node, node
         assert node["Node Type"] not in ("Hash Join", "Merge Join"), node
+
+
+_SHARDS: Final = list(range(64))
+AUDITS: Final[dict[str, tuple[str, dict[str, object]]]] = {
+    "stale": (
+        due_index._STALE,
+        {"shards": _SHARDS, "all": False, "limit": 9, "after": 5, "spacing": 9, "queued": 9},
+    ),
+    "lapsed": (due_index._LAPSED, {"shards": _SHARDS, "limit": 9}),
+    "health": (
+        due_index._HEALTH,
+        {"shards": _SHARDS, "low": UUID(int=0), "high": UUID(int=1 << 120)},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AUDITS)
+def test_a_statement_of_the_audit_reads_a_range_of_an_index(
+    name: str, connection: psycopg.Connection
+) -> None:
+    statement, values = AUDITS[name]
+    row = connection.execute(f"explain (format json) {statement}".encode(), values).fetchone()
+    assert row is not None
+    for node in _nodes(row[0][0]["Plan"]):
+        if node.get("Relation Name") in ("due_index", "job_heads"):
+            assert "Index Cond" in node or node["Node Type"] == "Bitmap Heap Scan", node

@@ -40,9 +40,17 @@ def _command(
     commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, says: str
 ) -> argparse.ArgumentParser:
     command = commands.add_parser(name, help=says, description=says)
-    command.add_argument("--config", type=Path, metavar="FILE", help="instead of tocsin.toml")
-    command.add_argument("--data", metavar="DIR", help="folder of engines, keys and logs")
+    _where(command, None)
     return command
+
+
+def _where(command: argparse.ArgumentParser, default: str | None) -> None:
+    command.add_argument(
+        "--config", type=Path, metavar="FILE", default=default, help="instead of tocsin.toml"
+    )
+    command.add_argument(
+        "--data", metavar="DIR", default=default, help="folder of engines, keys and logs"
+    )
 
 
 def _up(command: argparse.ArgumentParser) -> None:
@@ -66,6 +74,8 @@ def _up(command: argparse.ArgumentParser) -> None:
 def _keys(command: argparse.ArgumentParser) -> None:
     actions = command.add_subparsers(dest="action", required=True, metavar="ACTION")
     create = actions.add_parser("create", help="make a key, and its tenant; shown this once")
+    # Suppressed: what was typed before `create` stays, unless it is typed again.
+    _where(create, argparse.SUPPRESS)
     create.add_argument("--tenant", required=True, metavar="NAME", help="name of the tenant")
     create.add_argument(
         "--scopes",

@@ -104,6 +104,17 @@ def test_a_key_is_printed_once_and_can_be_read(tocsin: Tocsin, settings_of: dict
     assert done.out.count("\n") == 1
 
 
+@pytest.mark.parametrize("words", [("--data", "{}", "create"), ("create", "--data", "{}")])
+def test_the_folder_can_be_named_before_and_after_the_action(
+    tocsin: Tocsin, settings_of: dict[str, str], words: tuple[str, ...]
+) -> None:
+    tocsin("migrate", **settings_of)
+    folder = settings_of["TOCSIN_DATA_DIR"]
+    url = {"TOCSIN_POSTGRES_URL": settings_of["TOCSIN_POSTGRES_URL"]}
+    done = tocsin("keys", *(word.format(folder) for word in words), "--tenant", "acme", **url)
+    assert done.status == 0, done.err
+
+
 def test_a_scope_that_does_not_exist_is_refused_with_those_that_do(
     tocsin: Tocsin,
     settings_of: dict[str, str],

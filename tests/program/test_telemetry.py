@@ -11,19 +11,24 @@ from infra.ops import OpsError, OpsServer
 from infra.telemetry import TABLE, VIEWS_MAX, Telemetry
 from tests.architecture.project import modules, tree
 
-METHODS = {"alarm", "count", "_count", "gauge", "observe"}
+METHODS = {"alarm", "count", "gauge", "observe"}
+ROLES_OWN = {"_count"}
+"""Short for `telemetry.count` in roles; adapters mean other things by it."""
 NAME = re.compile(r"[a-z]+(_[a-z]+)*")
 
 
 def used_names() -> Iterator[tuple[str, str]]:
     """Yield where and which literal name is counted, observed, set or alarmed."""
     for path in modules("commandside", "projections", "queryside", "infra"):
+        methods = METHODS | (ROLES_OWN if path.parts[0] == "commandside" else set())
         for node in ast.walk(tree(path)):
             if not isinstance(node, ast.Call) or not node.args:
                 continue
             called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-            words = [n.value for n in ast.walk(node.args[0]) if isinstance(n, ast.Constant)]
-            for word in words if called in METHODS else ():
+            first = node.args[0]
+            chosen = [first.body, first.orelse] if isinstance(first, ast.IfExp) else [first]
+            words = [n.value for n in chosen if isinstance(n, ast.Constant)]
+            for word in words if called in methods else ():
                 if isinstance(word, str) and NAME.fullmatch(word):
                     yield str(path), word
 

@@ -192,7 +192,7 @@ class _Lines(ASGIResponse):
         self._batch = batch
         self._request = request
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as ASGI calls it
         """Stream the answers."""
         headers = [(b"content-type", NDJSON[0].encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})

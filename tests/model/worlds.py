@@ -211,9 +211,9 @@ HOLD = [
         direct=True,
         one_time=True,
         cmds=("pause", "edit", "resume"),
-        sched=((1,), (3,)),
+        sched=((1,), (2,)),
         edits=(1,),
-        T=5,
+        T=4,
         faults=0,
     ),
     Cfg(

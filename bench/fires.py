@@ -55,6 +55,13 @@ class Cpu(NamedTuple):
 
 Ready = Callable[[], None]
 
+SLOWER: Final = (1.0, 3.0, 9.0)
+"""A run that was overrun is begun anew, with a lead for a rate that many times lower."""
+
+
+class Overran(BenchError):
+    """The jobs were not all defined before the hand-off had to begin."""
+
 
 def warm_up(stack: Stack, sink: Sink, count: int = WARM_UP) -> float:
     """Fire some jobs once, so that caches and plans are made; return how many defined a second."""
@@ -86,7 +93,7 @@ def measure(
     stack.analyze()
     stack.settle()
     if time.time() > first_s - ahead_s + IDLE_S:
-        raise BenchError("defining took too long for the lead that its rate had asked for")
+        raise Overran("defining took longer than its rate had promised")
     parts: list[tuple[Cpu, Cpu]] = []
     idle: dict[str, float] = {}
     if plan.quick:

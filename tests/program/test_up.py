@@ -10,6 +10,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from infra.cli import main
 from infra.embedded.processes import wait_until
 from infra.up.supervisor import KEY_FILE
 from tests.program.started import START_S, Up, all_gone, kill
@@ -67,6 +68,17 @@ def test_the_figures_of_all_roles_are_one_valid_exposition(up: Up) -> None:
     calls = next(family for family in families if family.name == "tocsin_calls")
     roles = [sample.labels["role"] for sample in calls.samples]
     assert roles == ["up", "api", "scheduler", "dispatcher", "projector"]
+
+
+def test_doctor_finds_nothing_wrong_with_a_running_up(
+    up: Up, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(up.folder)
+    assert main(["doctor", "--data", str(up.folder / "data")]) == 0, capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"process {up.pids['up']}" in out
+    for part in ("postgres", "kafka", "clickhouse", "api", "scheduler", "dispatcher", "projector"):
+        assert f"ok    {part}" in out
 
 
 def test_a_second_up_on_the_same_folder_is_refused_and_told_who_has_it(up: Up) -> None:
@@ -157,6 +169,17 @@ def test_a_key_that_the_database_does_not_know_is_made_anew(up: Up) -> None:
     up.start()
     assert up.ready["api_key"] != "sk_live_0000000000000000_00_00000000"
     assert path.read_text(encoding="ascii").strip() == up.ready["api_key"]
+
+
+def test_an_engine_that_has_an_address_is_not_started(database: str, tmp_path: Path) -> None:
+    up = Up(tmp_path, *QUIET)
+    with up.environment_of(TOCSIN_POSTGRES_URL=database):
+        up.start()
+    ready = up.ready
+    up.close()
+    assert ready["postgres"] == database
+    assert "postgres" not in ready["pids"]
+    assert not (tmp_path / "data" / "postgres").exists()
 
 
 @pytest.mark.parametrize(

@@ -334,6 +334,9 @@ class Jobs:
     async def _replay(self, accepted: Accepted) -> Done:
         """Answer a repeated command as the first time: from the stream up to its version."""
         job_id = accepted.job.facts.job_id
+        if accepted.version == accepted.job.facts.version == 1:
+            # Most repeats are of a batch that was cut off: the job is as it was defined.
+            return self._defined(accepted.job, accepted)
         job, last = await self._as_of(job_id, accepted.version)
         match last:
             case e.Defined():

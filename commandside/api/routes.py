@@ -7,7 +7,7 @@ refuses every other and builds the OpenAPI page from the rest.
 from typing import Any, Final
 
 import msgspec
-from litestar import Response, delete, patch, post
+from litestar import delete, patch, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath
 from litestar.response.base import ASGIResponse
@@ -65,7 +65,7 @@ def _definitions(jobs: Jobs, report: Report) -> list[HTTPRouteHandler]:
             keyed=True,
         ),
     )
-    async def define(request: HttpRequest) -> Response[bytes]:
+    async def define(request: HttpRequest) -> ASGIResponse:
         expect(request, JSON)
         key = idempotency_key(request)
         raw = await body_of(request)
@@ -88,7 +88,7 @@ def _definitions(jobs: Jobs, report: Report) -> list[HTTPRouteHandler]:
         return _Lines(Batch(jobs, request.user, idempotency_key(request), report), request)
 
     @patch(_JOB, opt=_opt("Change a job", PATCH, schema.PATCH, versioned=True))
-    async def revise(request: HttpRequest, job_id: FromPath[str]) -> Response[bytes]:
+    async def revise(request: HttpRequest, job_id: FromPath[str]) -> ASGIResponse:
         expect(request, PATCH)
         raw = await body_of(request)
         command = asked(request, job_id, "revise", raw, keyed=False)
@@ -106,7 +106,7 @@ def _commands(jobs: Jobs) -> list[HTTPRouteHandler]:
         status_code=200,
         opt=_opt("Cancel a job for ever", JSON, schema.BECAUSE, **because),
     )
-    async def cancel(request: HttpRequest, job_id: FromPath[str]) -> Response[bytes]:
+    async def cancel(request: HttpRequest, job_id: FromPath[str]) -> ASGIResponse:
         raw, fields = await _because(request, "reason")
         command = asked(request, job_id, "cancel", raw, keyed=False)
         return _answer(await jobs.cancel(command, fields.get("reason", "")))
@@ -116,7 +116,7 @@ def _commands(jobs: Jobs) -> list[HTTPRouteHandler]:
         status_code=200,
         opt=_opt("Pause a job", JSON, schema.BECAUSE, keyed=True, **because),
     )
-    async def pause(request: HttpRequest, job_id: FromPath[str]) -> Response[bytes]:
+    async def pause(request: HttpRequest, job_id: FromPath[str]) -> ASGIResponse:
         raw, fields = await _because(request, "reason")
         command = asked(request, job_id, "pause", raw, keyed=True)
         return _answer(await jobs.pause(command, fields.get("reason", "")))
@@ -126,7 +126,7 @@ def _commands(jobs: Jobs) -> list[HTTPRouteHandler]:
         status_code=200,
         opt=_opt("Resume a paused job", JSON, schema.BECAUSE, keyed=True, **because),
     )
-    async def resume(request: HttpRequest, job_id: FromPath[str]) -> Response[bytes]:
+    async def resume(request: HttpRequest, job_id: FromPath[str]) -> ASGIResponse:
         raw, fields = await _because(request, "reason", later=("catch_up",))
         command = asked(request, job_id, "resume", raw, keyed=True)
         return _answer(await jobs.resume(command, fields.get("reason", "")))
@@ -136,7 +136,7 @@ def _commands(jobs: Jobs) -> list[HTTPRouteHandler]:
         status_code=200,
         opt=_opt("Run a job now, beside its schedule", JSON, schema.TRIGGER, keyed=True, **because),
     )
-    async def trigger(request: HttpRequest, job_id: FromPath[str]) -> Response[bytes]:
+    async def trigger(request: HttpRequest, job_id: FromPath[str]) -> ASGIResponse:
         raw, fields = await _because(request, "reason", "overlap")
         command = asked(request, job_id, "trigger", raw, keyed=True)
         overlap = fields.get("overlap", "skip")
@@ -171,13 +171,14 @@ async def _because(
     return raw, body
 
 
-def _answer(done: Done) -> Response[bytes]:
+def _answer(done: Done) -> ASGIResponse:
     reply = done.reply
     headers = {"etag": f'"{reply.version}"'}
     if done.created:
         headers["location"] = f"/v1/jobs/{reply.job_id}"
-    return Response(
-        _ENCODE(reply),
+    # Ready for the wire: the framework's Response copies and guesses what is known here.
+    return ASGIResponse(
+        body=_ENCODE(reply),
         status_code=201 if done.created else 200,
         headers=headers,
         media_type="application/json",

@@ -3,10 +3,11 @@
 from typing import Any, Final
 
 import msgspec
-from litestar import Request, Response, get
+from litestar import Request, get
 from litestar.datastructures import State
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath
+from litestar.response.base import ASGIResponse
 
 from domain.tenant import JOBS_READ, RUNS_READ, Caller
 from queryside.ports import PAGE_MAX, JobFilter
@@ -37,7 +38,7 @@ def job_handler(queries: Queries) -> HTTPRouteHandler:
     }
 
     @get(_JOB, opt=_opt("A job as it stands", JobShown, JOBS_READ, query))
-    async def job(request: HttpRequest, job_id: FromPath[str]) -> Response[bytes]:
+    async def job(request: HttpRequest, job_id: FromPath[str]) -> ASGIResponse:
         asked = request.query_params
         found = await queries.job(
             request.user,
@@ -61,7 +62,7 @@ def handlers(queries: Queries) -> list[HTTPRouteHandler]:
     paged = _PAGE | {"position": _POSITION}
 
     @get("/v1/jobs", opt=_opt("The tenant's jobs", JobPage, JOBS_READ, filters | paged))
-    async def jobs(request: HttpRequest) -> Response[bytes]:
+    async def jobs(request: HttpRequest) -> ASGIResponse:
         asked = request.query_params
         wanted = JobFilter(
             asked.get("status", ""),
@@ -80,7 +81,7 @@ def handlers(queries: Queries) -> list[HTTPRouteHandler]:
         )
 
     @get(f"{_JOB}/runs", opt=_opt("The runs of a job", RunPage, RUNS_READ, paged))
-    async def runs(request: HttpRequest, job_id: FromPath[str]) -> Response[bytes]:
+    async def runs(request: HttpRequest, job_id: FromPath[str]) -> ASGIResponse:
         asked = request.query_params
         return _answer(
             await queries.runs(
@@ -95,7 +96,7 @@ def handlers(queries: Queries) -> list[HTTPRouteHandler]:
     trail = _PAGE | {"run": {"type": "string", "description": "a run of the job"}}
 
     @get(f"{_JOB}/events", opt=_opt("The audit trail of a job", EventPage, JOBS_READ, trail))
-    async def events(request: HttpRequest, job_id: FromPath[str]) -> Response[bytes]:
+    async def events(request: HttpRequest, job_id: FromPath[str]) -> ASGIResponse:
         asked = request.query_params
         return _answer(
             await queries.events(
@@ -110,5 +111,5 @@ def handlers(queries: Queries) -> list[HTTPRouteHandler]:
     return [jobs, runs, events]
 
 
-def _answer(found: Any, headers: dict[str, str] | None = None) -> Response[bytes]:
-    return Response(_ENCODE(found), headers=headers or {}, media_type="application/json")
+def _answer(found: Any, headers: dict[str, str] | None = None) -> ASGIResponse:
+    return ASGIResponse(body=_ENCODE(found), headers=headers or {}, media_type="application/json")

@@ -1,4 +1,4 @@
-"""What leases and reports cost: µs of CPU a run, of this client and of all Postgres processes.
+"""What leases and reports cost: CPU and bytes of write-ahead log a run.
 
     python -m bench.fire_log_cost --jobs 20000 --batch 250 --stripes 2 [--recurring]
 
@@ -67,20 +67,30 @@ class Cost(msgspec.Struct, frozen=True):
     client_s: float
     postgres_s: float
     elapsed_s: float
+    wal_bytes: float
 
 
 class Meter:
-    """Reads the CPU of this process and of a Postgres server."""
+    """Reads the CPU of this process and of a Postgres server, and the length of its log."""
 
-    def __init__(self, postmaster: int) -> None:
-        self._postmaster = postmaster
+    def __init__(self, connection: psycopg.Connection) -> None:
+        self._connection = connection
+        row = connection.execute("show data_directory").fetchone()
+        assert row is not None
+        lines = Path(row[0], "postmaster.pid").read_text(encoding="ascii").split()
+        self._postmaster = int(lines[0])
 
     def measure(self, phase: Callable[[], None]) -> Cost:
         """Run a phase and return what it took."""
-        before = time.process_time(), self._postgres_s(), time.monotonic()
+        before = self._look()
         phase()
-        after = time.process_time(), self._postgres_s(), time.monotonic()
+        after = self._look()
         return Cost(*(b - a for a, b in zip(before, after, strict=True)))
+
+    def _look(self) -> tuple[float, float, float, float]:
+        row = self._connection.execute("select pg_current_wal_insert_lsn() - '0/0'").fetchone()
+        assert row is not None
+        return time.process_time(), self._postgres_s(), time.monotonic(), float(row[0])
 
     def _postgres_s(self) -> float:
         """Return CPU of the server's processes, those that have ended too."""
@@ -251,14 +261,9 @@ def main() -> None:
 
 
 def _measure(server: EmbeddedPostgres, options: argparse.Namespace) -> None:
-    with psycopg.connect(server.conninfo, autocommit=True) as connection:
-        row = connection.execute("show data_directory").fetchone()
-    assert row is not None
-    postmaster = int(Path(row[0], "postmaster.pid").read_text(encoding="ascii").split()[0])
     log = PostgresFireLog(server.conninfo, options.stripes, SHARDS)
     index = PostgresDueIndex(server.conninfo, SHARDS)
     workload = Workload(Driver(log), options.batch, recurring=options.recurring)
-    meter = Meter(postmaster)
     phases: list[tuple[str, Callable[[], None]]] = [
         ("define", lambda: workload.define(options.jobs)),
         ("hand-off", lambda: workload.hand_off(index)),
@@ -266,14 +271,16 @@ def _measure(server: EmbeddedPostgres, options: argparse.Namespace) -> None:
         ("lease", workload.lease),
         ("report", workload.report),
     ]
-    print(f"{'µs of CPU a run':<16}{'client':>9}{'Postgres':>10}{'runs/s':>9}")
-    for name, phase in phases:
-        cost = meter.measure(phase)
-        if name != "session":
-            scale = 1e6 / options.jobs
-            rate = options.jobs / cost.elapsed_s
-            client, postgres = cost.client_s * scale, cost.postgres_s * scale
-            print(f"{name:<16}{client:>9.1f}{postgres:>10.1f}{rate:>9.0f}")
+    print(f"{'a run':<10}{'client µs':>11}{'Postgres µs':>13}{'WAL bytes':>11}{'runs/s':>9}")
+    with psycopg.connect(server.conninfo, autocommit=True) as connection:
+        meter = Meter(connection)
+        for name, phase in phases:
+            cost = meter.measure(phase)
+            if name == "session":
+                continue
+            client, postgres = (1e6 * s / options.jobs for s in (cost.client_s, cost.postgres_s))
+            wal, rate = cost.wal_bytes / options.jobs, options.jobs / cost.elapsed_s
+            print(f"{name:<10}{client:>11.1f}{postgres:>13.1f}{wal:>11.0f}{rate:>9.0f}")
     index.close()
     log.close()
 

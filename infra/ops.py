@@ -64,7 +64,12 @@ class OpsServer:
 
         Raises OpsError.
         """
-        self._server = _Server(host, port, telemetry.exposition, readiness)
+
+        def shown() -> dict[str, object]:
+            lag_ms = telemetry.figures("projection_lag_ms")
+            return ({"lag_ms": lag_ms} if lag_ms else {}) | readiness()
+
+        self._server = _Server(host, port, telemetry.exposition, shown)
         self._thread = threading.Thread(target=self._serve, name="ops", daemon=True)
 
     @property

@@ -16,6 +16,15 @@ ROLES_OWN = {"_count"}
 """Short for `telemetry.count` in roles; adapters mean other things by it."""
 NAME = re.compile(r"[a-z]+(_[a-z]+)*")
 
+SET_HERE = {
+    "names_unlisted",
+    "process_cpu_ms",
+    "process_resident_bytes",
+    "projection_lag_ms",
+    "projection_parked_streams",
+}
+"""Figures that have a method, or that the process takes of itself."""
+
 
 def used_names() -> Iterator[tuple[str, str]]:
     """Yield where and which literal name is counted, observed, set or alarmed."""
@@ -56,6 +65,11 @@ def serving(readiness: dict[str, object] | Exception) -> OpsServer:
 def test_every_name_that_is_counted_is_in_the_table() -> None:
     listed = {line.name for line in TABLE}
     assert {(path, name) for path, name in used_names() if name not in listed} == set()
+
+
+def test_every_name_in_the_table_is_counted_somewhere() -> None:
+    used = {name for _, name in used_names()} | SET_HERE
+    assert {line.name for line in TABLE} - used == set()
 
 
 def test_no_name_is_listed_twice() -> None:
@@ -129,6 +143,16 @@ def test_a_readiness_that_fails_is_not_ready() -> None:
     status, body = get(f"{server.address}/readyz")
     server.close()
     assert (status, json.loads(body)["because"]) == (503, "ValueError: broken")
+
+
+def test_readiness_shows_how_far_views_are_behind() -> None:
+    telemetry = Telemetry("projector", io.StringIO())
+    telemetry.lag("run_history", 7)
+    server = OpsServer("127.0.0.1", 0, telemetry, lambda: {"ready": True})
+    server.start()
+    _, body = get(f"{server.address}/readyz")
+    server.close()
+    assert json.loads(body)["lag_ms"] == {"run_history": 7}
 
 
 def test_metrics_are_shown_and_other_paths_are_not() -> None:

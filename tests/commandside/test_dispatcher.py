@@ -215,7 +215,7 @@ def test_every_stripe_gets_its_share_of_scarce_room() -> None:
         scene.one_time(in_ms=100, shard=number % SHARDS)
     scene.answer = lambda _call: Reply(latency_us=200_000)
     scene.hand_off()
-    scene.run_ms(3_000)
+    scene.run_ms(1_000)
     stripes = {
         int.from_bytes(w.job_id[:4], "big") % STRIPES for r in leases(scene) for w in r.wants
     }

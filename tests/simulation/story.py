@@ -74,7 +74,7 @@ class Story:
 
     def _define(self, number: int, count: int) -> None:
         job_id = jobs.job_id(number % SHARDS, SHARDS)
-        spec = self._one_time() if number < count * 6 // 10 else self._recurring()
+        spec = self._one_time() if number < count * 7 // 10 else self._recurring()
         decision = jobs.define(job_id, spec, self.world.clock.now())
         assert self.world.log.append([decision], self.world.clock.now()).refused == ()
         self.job_ids.append(job_id)
@@ -103,6 +103,7 @@ class Story:
         text = self.random.choice(
             (
                 f"{minute} * * * *",
+                f"{minute} */4 * * *",
                 f"{minute} */2 * * *",
                 f"{minute} {self.random.randrange(24)} * * *",
                 "*/30 * * * *",

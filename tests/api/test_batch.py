@@ -47,6 +47,16 @@ def test_a_line_that_changed_under_a_key_is_refused_alone(world: World) -> None:
 
 
 def test_lines_that_name_the_same_job_take_effect_in_their_order(world: World) -> None:
+    plain, calls = world.commands.define, 0
+
+    async def slow_at_first(decision: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        for _ in range(20 if calls == 1 else 0):
+            await asyncio.sleep(0)
+        return await plain(decision)
+
+    world.commands.define = slow_at_first  # type: ignore[method-assign]  # the first is overtaken
     lines = [json.dumps(JOB | {"key": "one", "name": str(n)}).encode() for n in range(5)]
     answers = world.batch(b"\n".join(lines))
     assert [answer["code"] for answer in answers] == [201, 200, 200, 200, 200]

@@ -1,13 +1,8 @@
 """What only real connections show: races, locks, lost sockets, and the bytes in the tables."""
 
-import itertools
-import select
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import Final
+from collections.abc import Iterator
 
 import psycopg
 import psycopg.conninfo
@@ -22,8 +17,6 @@ from commandside.ports import (
     Failed,
     Lease,
     LeaseReply,
-    LogReply,
-    LogRequest,
     Published,
     ReadBack,
     ReadBackReply,
@@ -34,56 +27,25 @@ from commandside.ports import (
 from domain import catalogue
 from domain.run import decide
 from domain.run.events import Leased
-from domain.run.state import Ready
 from domain.sharding import shard_of
 from infra.postgres.append import LogCorrupt
 from infra.postgres.due_index import PostgresDueIndex
-from infra.postgres.fire_log import PostgresFireLog
 from tests.contracts import jobs
 from tests.contracts.fire_log import Desk
-
-PATIENCE_S: Final = 60.0
-WAIT_S: Final = 0.05
-SHARDS: Final = 64
-STRIPES: Final = 4
-
-
-class Bench:
-    """A log on Postgres, moved by waiting for its sockets; `mono_us` may run ahead."""
-
-    def __init__(self, conninfo: str) -> None:
-        self.ahead_us = 0
-        self.log = PostgresFireLog(conninfo, STRIPES, SHARDS, self._mono_us)
-
-    def rest(self) -> None:
-        sockets = self.log.sockets()
-        reads = [descriptor for descriptor, _ in sockets]
-        writes = [descriptor for descriptor, writing in sockets if writing]
-        select.select(reads, writes, (), WAIT_S)
-
-    def reply(self) -> LogReply:
-        """Return the one reply that comes."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not (replies := self.log.poll()):
-            assert time.monotonic() < deadline, "no reply"
-            self.rest()
-        (reply,) = replies
-        return reply
-
-    def send(self, request: LogRequest) -> None:
-        """Send a request on the first stripe once that is idle."""
-        self.until_idle(0)
-        self.log.submit(0, request)
-
-    def until_idle(self, stripe: int) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not self.log.idle(stripe):
-            assert self.log.poll() == []
-            assert time.monotonic() < deadline, "the stripe does not become idle"
-            self.rest()
-
-    def _mono_us(self) -> int:
-        return time.monotonic_ns() // 1_000 + self.ahead_us
+from tests.integration.log_bench import (
+    PATIENCE_S,
+    SHARDS,
+    STRIPES,
+    Bench,
+    Proxy,
+    cut,
+    hex_of,
+    lease_of,
+    locked,
+    one,
+    until,
+    waits_for_a_lock,
+)
 
 
 @pytest.fixture
@@ -110,45 +72,6 @@ def due_index(log_database: str) -> Iterator[PostgresDueIndex]:
     index = PostgresDueIndex(log_database, SHARDS)
     yield index
     index.close()
-
-
-def _until(look: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    pause = threading.Event()
-    while not look():
-        assert time.monotonic() < deadline, what
-        pause.wait(0.005)
-
-
-def _one(connection: psycopg.Connection, query: str, *values: object) -> object:
-    row = connection.execute(query.encode(), values).fetchone()
-    assert row is not None
-    return row[0]
-
-
-@contextmanager
-def _locked(conninfo: str, shard: int = 0) -> Iterator[psycopg.Connection]:
-    """Hold a shard's lock in an open transaction; leaving commits it."""
-    with psycopg.connect(conninfo) as holder:
-        holder.execute("select pg_advisory_xact_lock(7, %s)", (shard,))
-        yield holder
-
-
-def _waits_for_a_lock(admin: psycopg.Connection) -> bool:
-    query = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
-    return _one(admin, query) == 1
-
-
-def _lease(desk: Desk, run: Ready, *, expires_in_ms: int = 10_000) -> Lease:
-    return Lease(desk.session, desk.nonce, [jobs.want(run)], desk.now() + expires_in_ms)
-
-
-def _cut(admin: psycopg.Connection) -> None:
-    """End the backends of the log's stripes."""
-    admin.execute(
-        "select pg_terminate_backend(pid) from pg_stat_activity"
-        " where application_name like 'tocsin fire log%' and datname = current_database()"
-    )
 
 
 # -------------------------------------------------------------------- races
@@ -208,7 +131,7 @@ def test_two_dispatchers_race_for_ten_thousand_runs_and_each_is_leased_once(
     assert won[0] | won[1] == {want.run_id for want in wants}
     assert min(map(len, won)) > 0, "there was no race"
     leased = "select count(*) from events where name = 'run.leased.v1' and version = 2"
-    assert _one(admin, leased) == 10_000
+    assert one(admin, leased) == 10_000
 
 
 def test_a_lease_sees_what_was_committed_while_it_waited_for_its_lock(
@@ -216,10 +139,10 @@ def test_a_lease_sees_what_was_committed_while_it_waited_for_its_lock(
 ) -> None:
     run = desk.due_job()
     desk.begin()
-    with _locked(log_database) as holder:
-        holder.execute("update due_index set version = 2 where run_id = %s", (_hex(run),))
-        bench.send(_lease(desk, run))
-        _until(lambda: _waits_for_a_lock(admin), "the lease does not wait")
+    with locked(log_database) as holder:
+        holder.execute("update due_index set version = 2 where run_id = %s", (hex_of(run),))
+        bench.send(lease_of(desk, run))
+        until(lambda: waits_for_a_lock(admin), "the lease does not wait")
     reply = bench.reply()
     assert isinstance(reply, LeaseReply)
     assert list(reply.gone) == [run.facts.run_id]
@@ -231,10 +154,10 @@ def test_an_append_sees_what_was_committed_while_it_waited_for_its_lock(
     run = desk.due_job()
     desk.begin()
     decision = jobs.succeeded(desk.leased(run), desk.now())
-    with _locked(log_database) as holder:
+    with locked(log_database) as holder:
         holder.execute("update job_heads set version = 2")
         bench.send(Append([decision], desk.now() + 10_000))
-        _until(lambda: _waits_for_a_lock(admin), "the append does not wait")
+        until(lambda: waits_for_a_lock(admin), "the append does not wait")
     reply = bench.reply()
     assert isinstance(reply, AppendReply)
     assert reply.refused == (0,)
@@ -248,11 +171,11 @@ def test_a_mark_waits_for_the_lock_of_its_shard(
     chunks = due_index.window({0: 0}, 0, desk.now(), 10)
     published = [Published(chunk, Ref("t", 0, 0)) for chunk in chunks]
     marked: list[int] = []
-    with _locked(log_database):
+    with locked(log_database):
         thread = threading.Thread(target=lambda: marked.append(due_index.mark(published)))
         thread.start()
-        _until(lambda: _waits_for_a_lock(admin), "the mark does not wait")
-        assert _one(admin, "select handed_off_at from due_index") is None
+        until(lambda: waits_for_a_lock(admin), "the mark does not wait")
+        assert one(admin, "select handed_off_at from due_index") is None
     thread.join(PATIENCE_S)
     assert marked == [1]
 
@@ -264,9 +187,9 @@ def test_a_row_that_is_written_without_its_lock_is_an_alarm(
     desk.begin()
     with psycopg.connect(log_database) as careless:
         careless.execute("update due_index set handed_off_at = 1")
-        bench.send(_lease(desk, run))
+        bench.send(lease_of(desk, run))
         waits = "select count(*) from pg_locks where not granted and locktype = 'transactionid'"
-        _until(lambda: _one(admin, waits) == 1, "the lease does not wait")
+        until(lambda: one(admin, waits) == 1, "the lease does not wait")
     reply = bench.reply()
     assert isinstance(reply, Failed)
     assert not reply.unknown
@@ -337,12 +260,12 @@ def test_a_lease_that_gets_its_lock_after_its_expiry_refuses_itself(
 ) -> None:
     run = desk.due_job()
     desk.begin()
-    request = _lease(desk, run, expires_in_ms=300)
-    with _locked(log_database):
+    request = lease_of(desk, run, expires_in_ms=300)
+    with locked(log_database):
         bench.send(request)
-        _until(lambda: _waits_for_a_lock(admin), "the lease does not wait")
+        until(lambda: waits_for_a_lock(admin), "the lease does not wait")
         expired = f"select tocsin_now() > {request.expires_at}"
-        _until(lambda: _one(admin, expired) is True, "time stands still")
+        until(lambda: one(admin, expired) is True, "time stands still")
     reply = bench.reply()
     assert isinstance(reply, Failed)
     assert not reply.unknown
@@ -354,13 +277,13 @@ def test_a_read_back_waits_for_the_transaction_it_asks_about(
 ) -> None:
     run = desk.due_job()
     desk.begin()
-    with _locked(log_database) as holder:
+    with locked(log_database) as holder:
         holder.execute(
             "update due_index set phase = 1, version = 2, fence = 2, owner = %s, nonce = %s",
             (desk.session.hex(), desk.nonce),
         )
         bench.send(ReadBack(desk.nonce, [jobs.want(run)], desk.now() - 1))
-        _until(lambda: _waits_for_a_lock(admin), "the read-back does not wait")
+        until(lambda: waits_for_a_lock(admin), "the read-back does not wait")
     reply = bench.reply()
     assert isinstance(reply, ReadBackReply)
     assert [granted.run.facts.run_id for granted in reply.ours] == [run.facts.run_id]
@@ -371,8 +294,8 @@ def test_a_lock_that_is_not_to_be_had_fails_the_request_for_certain(
 ) -> None:
     run = desk.due_job()
     desk.begin()
-    with _locked(log_database):
-        bench.send(_lease(desk, run))
+    with locked(log_database):
+        bench.send(lease_of(desk, run))
         reply = bench.reply()
     assert isinstance(reply, Failed)
     assert not reply.unknown
@@ -385,10 +308,10 @@ def test_a_connection_killed_in_mid_flight_leaves_an_unknown_outcome_that_is_rea
 ) -> None:
     run = desk.due_job()
     desk.begin()
-    with _locked(log_database):
-        bench.send(_lease(desk, run))
-        _until(lambda: _waits_for_a_lock(admin), "the lease does not wait")
-        _cut(admin)
+    with locked(log_database):
+        bench.send(lease_of(desk, run))
+        until(lambda: waits_for_a_lock(admin), "the lease does not wait")
+        cut(admin)
         reply = bench.reply()
     assert isinstance(reply, Failed)
     assert reply.unknown
@@ -402,8 +325,8 @@ def test_an_idle_connection_that_is_lost_comes_back_by_itself(
     bench: Bench, desk: Desk, admin: psycopg.Connection
 ) -> None:
     run = desk.due_job()
-    _cut(admin)
-    _until(lambda: bench.log.poll() == [] and not bench.log.idle(0), "nobody noticed")
+    cut(admin)
+    until(lambda: bench.log.poll() == [] and not bench.log.idle(0), "nobody noticed")
     assert bench.log.trouble()
     assert desk.run(run.facts.job_id) == run
     assert bench.log.trouble() == []
@@ -414,66 +337,13 @@ def test_a_reply_that_does_not_come_is_given_up_after_its_deadline(
 ) -> None:
     run = desk.due_job()
     desk.begin()
-    with _locked(log_database):
-        bench.send(_lease(desk, run))
-        _until(lambda: _waits_for_a_lock(admin), "the lease does not wait")
+    with locked(log_database):
+        bench.send(lease_of(desk, run))
+        until(lambda: waits_for_a_lock(admin), "the lease does not wait")
         bench.ahead_us = 60_000_000
         reply = bench.reply()
     assert isinstance(reply, Failed)
     assert reply.unknown
-
-
-class _Proxy:
-    """Stands before a Postgres socket; once `deaf`, the client hears nothing any more."""
-
-    def __init__(self, conninfo: str) -> None:
-        parts = psycopg.conninfo.conninfo_to_dict(conninfo)
-        self._target = f"{parts['host']}/.s.PGSQL.{parts['port']}"
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        port = self._listener.getsockname()[1]
-        self.conninfo = psycopg.conninfo.make_conninfo(conninfo, host="127.0.0.1", port=port)
-        self.deaf = False
-        self._pairs: list[tuple[socket.socket, socket.socket]] = []
-        self._end, self._ended = socket.socketpair()
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._end.close()
-        self._thread.join(PATIENCE_S)
-        for open_socket in (self._listener, self._ended, *itertools.chain(*self._pairs)):
-            open_socket.close()
-
-    def cut(self) -> None:
-        """Break every connection on the client's side."""
-        for client, _ in self._pairs:
-            with suppress(OSError):
-                client.shutdown(socket.SHUT_RDWR)
-
-    def _serve(self) -> None:
-        pipes: dict[socket.socket, socket.socket] = {}
-        while True:
-            readable, _, _ = select.select([self._listener, self._ended, *pipes], [], [])
-            if self._ended in readable:
-                return
-            for ready in readable:
-                if ready is self._listener:
-                    client, server = ready.accept()[0], socket.socket(socket.AF_UNIX)
-                    server.connect(self._target)
-                    self._pairs.append((client, server))
-                    pipes |= {client: server, server: client}
-                elif ready in pipes:
-                    self._pass_on(ready, pipes)
-
-    def _pass_on(self, source: socket.socket, pipes: dict[socket.socket, socket.socket]) -> None:
-        data = source.recv(65_536)
-        sink = pipes[source]
-        if not data:
-            del pipes[source]
-            with suppress(OSError):
-                sink.shutdown(socket.SHUT_WR)
-        elif not (self.deaf and source.family == socket.AF_UNIX):
-            sink.sendall(data)
 
 
 def test_a_commit_whose_reply_was_lost_is_read_back_as_ones_own(
@@ -481,13 +351,13 @@ def test_a_commit_whose_reply_was_lost_is_read_back_as_ones_own(
 ) -> None:
     run = desk.due_job()
     desk.begin()
-    proxy = _Proxy(log_database)
+    proxy = Proxy(log_database)
     far = Bench(proxy.conninfo)
     try:
         far.until_idle(0)
         proxy.deaf = True
-        far.send(_lease(desk, run))
-        _until(lambda: _one(admin, "select phase from due_index") == 1, "nothing is committed")
+        far.send(lease_of(desk, run))
+        until(lambda: one(admin, "select phase from due_index") == 1, "nothing is committed")
         proxy.cut()
         reply = far.reply()
         assert isinstance(reply, Failed)
@@ -514,7 +384,7 @@ def test_a_version_that_exists_already_is_an_alarm_and_nothing_is_committed(
     admin.execute(
         "insert into events select stream_id, 2, shard, 999999, name, data from events"
         " where stream_id = %s",
-        (_hex(run),),
+        (hex_of(run),),
     )
     wants = [jobs.want(run), jobs.want(other)]
     bench.send(Lease(desk.session, desk.nonce, wants, desk.now() + 5_000))
@@ -534,7 +404,7 @@ def test_the_database_writes_a_lease_as_the_domain_does(
     admin.execute("update due_index set attempt = %s", (before,))
     desk.begin()
     granted = desk.leased(run)
-    data = _one(admin, "select data from events where stream_id = %s and version = 2", _hex(run))
+    data = one(admin, "select data from events where stream_id = %s and version = 2", hex_of(run))
     event = Leased(desk.session, desk.nonce, granted.run.leased_at, granted.run.until, before + 1)
     assert isinstance(data, bytes)
     assert catalogue.decode("run.leased.v1", data) == event
@@ -557,9 +427,9 @@ def test_a_deferral_of_a_run_that_moved_on_does_nothing(
     desk: Desk, admin: psycopg.Connection
 ) -> None:
     run = desk.due_job()
-    before = _one(admin, "select wake_at from due_index")
+    before = one(admin, "select wake_at from due_index")
     desk.ask(0, Defer([(run.facts.run_id, 2, desk.now() + 60_000)]), DoneReply)
-    assert _one(admin, "select wake_at from due_index") == before
+    assert one(admin, "select wake_at from due_index") == before
 
 
 def test_a_leased_row_stays_in_its_page_so_that_no_index_is_written(
@@ -576,7 +446,3 @@ def test_a_leased_row_stays_in_its_page_so_that_no_index_is_written(
 def _pages(admin: psycopg.Connection) -> dict[str, int]:
     query = "select run_id::text, (ctid::text::point)[0]::int from due_index"
     return dict(admin.execute(query.encode()).fetchall())
-
-
-def _hex(run: Ready) -> str:
-    return run.facts.run_id.hex()

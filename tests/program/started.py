@@ -101,10 +101,10 @@ class Up:
         assert self.process is not None
         self.process.send_signal(number)
 
-    def ended(self) -> int:
+    def ended(self, within_s: float = END_S) -> int:
         """Wait for the end, and return the exit status."""
         assert self.process is not None
-        return self.process.wait(END_S)
+        return self.process.wait(within_s)
 
     def close(self) -> None:
         """End everything, whatever state it is in."""

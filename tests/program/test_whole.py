@@ -10,14 +10,20 @@ from typing import Any
 
 import httpx
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from infra.embedded.processes import wait_until
+from infra.kafka.options import Config
 from tests.program.started import REAL, START_S, Up, all_gone, kill
 
 FIRE = re.compile(
     r"fire  due (?P<due>\S+Z)  late +(?P<late>\d+) ms  status 204  key (?P<key>job-\S+)"
 )
 CURL_TIMEOUT_S = 30.0
+FILLER_MB = 80
+PRODUCE_S = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +65,17 @@ def jobs(up: Up) -> dict[str, dict[str, Any]]:
     return {job["job_id"]: job for job in answer.json()["items"]}
 
 
+def fill(bootstrap: str, megabytes: int) -> None:
+    """Let the broker hold so much: it forgets nothing by itself."""
+    config: Config = {"bootstrap.servers": bootstrap, "log_level": 0}
+    admin = AdminClient(config)  # a name of its own: its requests end with it
+    admin.create_topics([NewTopic("filler", 1, 1)])["filler"].result(PRODUCE_S)
+    producer = Producer(config | {"queue.buffering.max.kbytes": 1024 * megabytes * 2})
+    for _ in range(megabytes):
+        producer.produce("filler", os.urandom(900_000))
+    producer.flush(PRODUCE_S)
+
+
 def fires(up: Up, key_part: str) -> list[str]:
     """Return the keys of fires shown whose key has this part."""
     return [found["key"] for found in FIRE.finditer(up.text) if key_part in found["key"]]
@@ -95,6 +112,18 @@ def test_a_job_fires_while_every_role_but_the_api_has_just_been_killed(up: Up) -
     pids = up.pids
     for role in ("scheduler", "dispatcher", "projector"):
         kill(pids[role])
+    job_id = pasted(curl_lines(up)[2])["job_id"]
+    assert wait_until(lambda: bool(fires(up, job_id)), START_S), up.text
+
+
+def test_a_broker_above_its_memory_is_replaced_and_jobs_fire_all_the_same(up: Up) -> None:
+    up.close()
+    with up.environment_of(TOCSIN_KAFKA_MEMORY_MB="64"):
+        up.start()
+    before = up.pids["broker"]
+    fill(up.ready["kafka"], FILLER_MB)
+    assert wait_until(lambda: up.pids["broker"] not in {0, before}, START_S), up.text
+    assert "above 64: replaced by an empty one" in up.text
     job_id = pasted(curl_lines(up)[2])["job_id"]
     assert wait_until(lambda: bool(fires(up, job_id)), START_S), up.text
 

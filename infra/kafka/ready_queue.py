@@ -129,6 +129,7 @@ class KafkaReadyQueue:
         if self._consumer:
             self._consumer.close()
         self._producer = self._consumer = None
+        self._watch.close()
 
     def _sender(self) -> ChunkProducer:
         self._turn()

@@ -10,16 +10,11 @@ from hashlib import blake2b
 from typing import Any, Final
 
 import msgspec
-from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
-    KafkaError,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from commandside.ports import Ref, Unavailable
+from infra.kafka.offsets import GroupOffsets
 from infra.kafka.options import (
     CALL_TIMEOUT_S,
     STAMP,
@@ -33,7 +28,6 @@ LOOK_EVERY_US: Final = 2_000_000
 """A wiped broker is noticed within this; three requests a process and second at most."""
 HURRY_US: Final = 200_000
 """Between two looks while topics are missing or being made."""
-OFFSETS_EVERY_US: Final = 2_000_000
 
 _MISSING: Final = KafkaError.UNKNOWN_TOPIC_OR_PART
 
@@ -65,10 +59,7 @@ class TopicWatch:
         self._makes = False
         self._next_us = 0
         self.seen = Seen()
-        self._positions: dict[tuple[str, int], int] = {}
-        self._offsets: Future[Any] | None = None
-        self._offsets_next_us = 0
-        self._offsets_wanted = False
+        self._offsets = GroupOffsets(options, mono_us)
 
     def turn(self) -> None:
         """Take what was answered and ask what is to be asked."""
@@ -85,7 +76,8 @@ class TopicWatch:
             self._asked = self._admin.describe_topics(
                 TopicCollection(list(self.options.topics)), request_timeout=CALL_TIMEOUT_S
             )
-        self._turn_offsets(now)
+        if self.seen.incarnation:
+            self._offsets.turn()
 
     def establish(self, wait: Callable[[float], None], timeout_s: float) -> None:
         """Look until the topics are there; `wait` passes the time between two looks.
@@ -103,12 +95,14 @@ class TopicWatch:
 
     def committed(self, ref: Ref) -> bool:
         """Tell whether the group's last known offset is past this place; True where unknown."""
-        self._offsets_wanted = True
         topic, stamp, _ = ref.topic.partition(STAMP)
         if stamp and ref.topic != stamped(topic, self.seen.incarnation):
             return True
-        position = self._positions.get((topic, ref.partition))
-        return position is None or ref.offset < position
+        return self._offsets.passed(Ref(topic, ref.partition, ref.offset))
+
+    def close(self) -> None:
+        """End the client that asks for offsets."""
+        self._offsets.close()
 
     def _look(self, asked: dict[str, Future[Any]], now: int) -> None:
         self._next_us = now + LOOK_EVERY_US
@@ -137,7 +131,7 @@ class TopicWatch:
         else:
             name = blake2b("\n".join(sorted(ids)).encode(), digest_size=16).digest()
             if name != self.seen.incarnation:
-                self._positions = {}
+                self._offsets.forget()
             self.seen = Seen(name, at_us=now)
 
     def _make(self, missing: list[str]) -> None:
@@ -148,32 +142,3 @@ class TopicWatch:
             [NewTopic(topic, partitions, replication, config=TOPIC_CONFIG) for topic in missing],
             request_timeout=CALL_TIMEOUT_S,
         )
-
-    def _turn_offsets(self, now: int) -> None:
-        if self._offsets is not None:
-            if not self._offsets.done():
-                return
-            try:
-                found = self._offsets.result().topic_partitions
-                self._positions = {
-                    # Nothing committed means that nothing was passed.
-                    (place.topic, place.partition): max(0, place.offset)
-                    for place in found
-                    if place.error is None
-                }
-            except KafkaException:
-                self._positions = {}
-            self._offsets = None
-        elif self._offsets_wanted and now >= self._offsets_next_us and self.seen.incarnation:
-            self._offsets_wanted = False
-            self._offsets_next_us = now + OFFSETS_EVERY_US
-            every = [
-                TopicPartition(topic, partition)
-                for topic in self.options.topics
-                for partition in range(self.options.partitions)
-            ]
-            asked = self._admin.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(self.options.group, every)],
-                request_timeout=CALL_TIMEOUT_S,
-            )
-            self._offsets = asked[self.options.group]

@@ -3,9 +3,10 @@
 import sys
 import time
 
+from tests.model.broken_worlds import BREAK
 from tests.model.search import Found, explore
 from tests.model.state import Cfg
-from tests.model.worlds import BREAK, HOLD
+from tests.model.worlds import HOLD
 
 
 def expected(found: Found, law: str) -> bool:

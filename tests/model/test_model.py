@@ -5,10 +5,11 @@ Worlds that take long are left to `python -m tests.model.suite`, which searches 
 
 import pytest
 
+from tests.model.broken_worlds import BREAK
 from tests.model.search import explore
 from tests.model.state import Cfg
 from tests.model.suite import expected
-from tests.model.worlds import BREAK, HOLD
+from tests.model.worlds import HOLD
 
 SMALL = (
     "one-time",

@@ -88,8 +88,6 @@ class Desk:
         self.commits: list[Decision] = []
         self._commands = 0
 
-    # ------------------------------------------------------------ reading
-
     def runs(self) -> tuple[rs.OpenRun, ...]:
         """Return the open runs as a command reads them: due rows, and those the pause names."""
         found: dict[bytes, rs.OpenRun] = dict(self.due)
@@ -127,8 +125,6 @@ class Desk:
     def last(self, run_id: bytes) -> list[str]:
         """Return the names of a run's events."""
         return [type(event).__name__ for event in self.streams[run_id]]
-
-    # ------------------------------------------------------------ committing
 
     def holds(self, guard: Guard) -> bool:
         """Tell whether a guard holds under the lock."""
@@ -193,8 +189,6 @@ class Desk:
             assert self.commit(outcome), "a command decides inside the lock"
         return outcome
 
-    # ------------------------------------------------------------ commands
-
     def by(self) -> By:
         """Return the author of a command at this instant."""
         return By(self.now)
@@ -230,8 +224,6 @@ class Desk:
             allow_overlap=allow_overlap,
         )
         return self._command(outcome)
-
-    # ------------------------------------------------------------ the life of a run
 
     def lease(self, run: rs.OpenRun) -> rs.InFlight | None:
         """Lease a run as the statement and `first_lease` do; None where nothing is leased."""

@@ -42,9 +42,6 @@ def verdicts(desk: Desk) -> list[tuple[int, int, str, str]]:
     ]
 
 
-# ---------------------------------------------------------------- at the end of a run
-
-
 def test_the_end_of_a_run_plans_the_next_slot_in_the_same_append() -> None:
     desk = job()
     desk.fire()
@@ -118,9 +115,6 @@ def test_a_schedule_without_another_slot_finishes_the_job() -> None:
     assert desk.due == {}
 
 
-# ---------------------------------------------------------------- allow
-
-
 def test_where_runs_may_overlap_the_next_is_planned_with_the_first_lease() -> None:
     desk = job(allow())
     desk.begin()
@@ -175,9 +169,6 @@ def test_begun_runs_do_not_wait_for_each_other_when_the_limit_falls() -> None:
     desk.now += 5 * SECOND
     assert desk.lease(desk.due[first.facts.run_id]) is not None
     assert desk.lease(desk.due[second.facts.run_id]) is not None
-
-
-# ---------------------------------------------------------------- late lease
 
 
 def test_a_late_lease_fires_the_newest_slot_and_skips_the_frontier_in_one_append() -> None:
@@ -281,9 +272,6 @@ def test_a_run_is_not_leased_before_it_is_due() -> None:
     assert desk.lease(desk.frontier()) is None
 
 
-# ---------------------------------------------------------------- blocked
-
-
 def test_a_frontier_that_a_manual_run_is_in_the_way_of_is_skipped_as_overlap() -> None:
     desk = job()
     desk.trigger()
@@ -305,9 +293,6 @@ def test_a_manual_run_that_finds_another_in_flight_waits() -> None:
     (manual,) = [r for r in desk.due.values() if not r.facts.is_link]
     assert desk.lease(manual) is None
     assert desk.due[manual.facts.run_id] == manual
-
-
-# ---------------------------------------------------------------- a schedule that cannot answer
 
 
 @pytest.fixture

@@ -70,8 +70,6 @@ class JobMachine(RuleBasedStateMachine):
         self.plain = True
         """Verdicts can be held against `owed`: never allow, no jitter."""
 
-    # ------------------------------------------------------------ time
-
     def advance(self, until: int) -> None:
         job = self.desk.job
         if isinstance(job, js.Active | js.Paused) and not job.facts.spec.is_one_time:
@@ -93,8 +91,6 @@ class JobMachine(RuleBasedStateMachine):
         run = data.draw(st.sampled_from(sorted(self.desk.due.values(), key=_by_id)))
         at = run.facts.due_at if isinstance(run, rs.Ready) else run.until
         self.advance(max(at, self.desk.now))
-
-    # ------------------------------------------------------------ commands
 
     @initialize(new=recurring, late=st.booleans())
     def start(self, new: je.JobSpec, late: bool) -> None:
@@ -141,8 +137,6 @@ class JobMachine(RuleBasedStateMachine):
     @rule(allow=st.booleans())
     def trigger(self, allow: bool) -> None:
         self.desk.trigger(allow_overlap=allow)
-
-    # ------------------------------------------------------------ runs
 
     @precondition(lambda self: self.desk.due)
     @rule(data=st.data())
@@ -194,8 +188,6 @@ class JobMachine(RuleBasedStateMachine):
         for run in list(self.desk.due.values()):
             if isinstance(run, rs.InFlight) and run.until <= self.desk.now:
                 self.desk.lapse(run)
-
-    # ------------------------------------------------------------ laws
 
     @invariant()
     def an_active_job_has_its_next_link(self) -> None:

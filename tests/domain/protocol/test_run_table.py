@@ -96,9 +96,6 @@ def test_a_run_takes_the_events_of_its_state_and_no_other(state: str, event: str
             rs.evolve(RUN, before, EVENTS[event])
 
 
-# ---------------------------------------------------------------- what follows a Fired
-
-
 @pytest.fixture
 def desk() -> Desk:
     """A one-time job, due at 08:00."""
@@ -212,9 +209,6 @@ def test_the_success_of_a_cancelled_job_completes_its_run(desk: Desk) -> None:
     desk.report(run)
     assert ended(desk, run).outcome == re.SUCCEEDED
     assert isinstance(desk.head(), js.Cancelled)
-
-
-# ---------------------------------------------------------------- §8: the legal report
 
 
 def test_a_late_success_completes_the_run_and_its_retry_dies(desk: Desk) -> None:

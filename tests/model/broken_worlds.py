@@ -1,0 +1,326 @@
+"""The worlds with one rule broken on purpose, and controls in which nothing may break."""
+
+from tests.model.state import Cfg
+
+ONE = ((1,),)
+HINT = ("owner_crash", "depose")
+Caught = tuple[Cfg, str]
+"""A world, and how the name of the law begins that must break; empty: a control, all hold."""
+BREAK: list[Caught] = [
+    (Cfg("core", mut="mark_before_publish", sched=ONE, T=4, faults=1), "I14"),
+    (
+        Cfg(
+            "no-auditor",
+            mut="mark_before_publish",
+            sched=ONE,
+            T=4,
+            faults=1,
+            auditor=False,
+            i14=False,
+            kinds=HINT,
+        ),
+        "liveness",
+    ),
+    (
+        Cfg(
+            "no-auditor",
+            mut="",
+            sched=ONE,
+            T=4,
+            faults=2,
+            auditor=False,
+            kinds=HINT,
+            lease=9,
+            send=9,
+        ),
+        "",
+    ),
+    (
+        Cfg(
+            "with-auditor",
+            mut="mark_before_publish",
+            sched=ONE,
+            T=4,
+            faults=1,
+            i14=False,
+            kinds=HINT,
+            outcomes=("ok",),
+            lost_max=1,
+        ),
+        "",
+    ),
+    (Cfg("core", mut="no_auditor", sched=ONE, T=5, faults=1), "liveness"),
+    (Cfg("core", mut="no_fence", sched=ONE, T=5, faults=0), "I5"),
+    (Cfg("core", mut="next_separate", T=5, faults=0), "I9"),
+    (Cfg("cancel", mut="cancel_no_reappend", cmds=("cancel",), T=4, faults=0), "I8"),
+    (
+        Cfg(
+            "cancel",
+            mut="no_job_guard",
+            direct=True,
+            cmds=("cancel",),
+            sched=((1, 2),),
+            T=4,
+            faults=0,
+        ),
+        "P14",
+    ),
+    (
+        Cfg(
+            "edit",
+            mut="no_job_guard",
+            direct=True,
+            cmds=("edit",),
+            edits=(0,),
+            sched=((1, 2),),
+            T=4,
+            faults=0,
+        ),
+        "I8",
+    ),
+    (
+        Cfg(
+            "cancel",
+            mut="retry_after_cancel",
+            direct=True,
+            cmds=("cancel",),
+            sched=ONE,
+            T=5,
+            faults=0,
+        ),
+        "I8",
+    ),
+    (
+        Cfg(
+            "cancel",
+            mut="guard_only_written",
+            direct=True,
+            cmds=("cancel",),
+            sched=ONE,
+            T=5,
+            faults=0,
+        ),
+        "I8",
+    ),
+    (
+        Cfg("cancel", mut="half_decision", direct=True, cmds=("cancel",), sched=ONE, T=5, faults=0),
+        "I8",
+    ),
+    (Cfg("core", mut="lease_by_local_clock", sched=ONE, T=5, faults=0), "I5"),
+    (Cfg("core", mut="due_by_local_clock", sched=ONE, T=4, faults=0), "I10"),
+    (Cfg("core", mut="term_not_checked", sched=ONE, T=4, faults=1), "term"),
+    (
+        Cfg(
+            "core",
+            mut="term_not_checked",
+            term_law=False,
+            sched=ONE,
+            T=4,
+            faults=2,
+            outcomes=("ok",),
+            lost_max=1,
+        ),
+        "",
+    ),
+    (
+        Cfg(
+            "edit", mut="mark_ignores_version", cmds=("edit",), edits=(0,), sched=ONE, T=4, faults=0
+        ),
+        "I14",
+    ),
+    (Cfg("edit", mut="edit_no_bump", cmds=("edit",), edits=(0,), sched=ONE, T=4, faults=0), "I8"),
+    (
+        Cfg(
+            "edit",
+            mut="retry_old_spec",
+            direct=True,
+            cmds=("edit",),
+            edits=(0,),
+            sched=ONE,
+            T=5,
+            faults=0,
+        ),
+        "I8",
+    ),
+    (
+        Cfg(
+            "edit",
+            mut="payload_not_pinned",
+            direct=True,
+            cmds=("edit",),
+            edits=(0,),
+            sched=ONE,
+            T=5,
+            faults=0,
+        ),
+        "I4",
+    ),
+    (
+        Cfg(
+            "edit-and-back",
+            mut="slot_without_spec",
+            direct=True,
+            cmds=("edit", "edit"),
+            sched=((1, 3), (2, 3)),
+            edits=(1, 0),
+            T=5,
+            faults=0,
+        ),
+        "I9",
+    ),
+    (
+        Cfg(
+            "edit-and-back",
+            mut="supersede_ends",
+            direct=True,
+            cmds=("edit", "edit"),
+            sched=((2,), (3,)),
+            edits=(1, 0),
+            T=5,
+            faults=0,
+        ),
+        "I9",
+    ),
+    (
+        Cfg(
+            "pause",
+            mut="pause_forgets",
+            direct=True,
+            cmds=("pause", "resume"),
+            sched=ONE,
+            T=5,
+            faults=0,
+        ),
+        "I9",
+    ),
+    (
+        Cfg(
+            "one-time",
+            mut="one_time_passes",
+            direct=True,
+            one_time=True,
+            cmds=("edit",),
+            sched=((1,), (2,)),
+            edits=(1,),
+            T=5,
+            faults=0,
+        ),
+        "one-time",
+    ),
+    (Cfg("core", mut="no_send_deadline", sched=ONE, T=5, faults=0), "I8b"),
+    (Cfg("core", mut="reclaim_keeps_attempt", sched=ONE, T=5, faults=0), "I6"),
+    (
+        Cfg(
+            "core", mut="lost_unbounded", direct=True, sched=ONE, T=9, faults=0, lease=1, lost_max=1
+        ),
+        "attempts",
+    ),
+    (Cfg("core", mut="next_from_now", direct=True, sched=((1, 2, 3),), T=5, faults=0), "I9"),
+    (Cfg("core", mut="all_overlap", direct=True, sched=((1, 2, 3),), T=5, faults=0), "verdict"),
+    (
+        Cfg(
+            "pause",
+            mut="resume_forgets",
+            direct=True,
+            cmds=("pause", "resume"),
+            sched=((2, 3),),
+            T=5,
+            faults=0,
+        ),
+        "I9",
+    ),
+    (
+        Cfg(
+            "pause",
+            mut="pause_no_settle",
+            direct=True,
+            cmds=("pause", "resume"),
+            sched=((1, 2, 4),),
+            T=6,
+            faults=0,
+        ),
+        "I9",
+    ),
+    (
+        Cfg(
+            "pause", mut="pause_no_withdraw", direct=True, cmds=("pause",), sched=ONE, T=4, faults=0
+        ),
+        "I8",
+    ),
+    (
+        Cfg(
+            "trigger",
+            mut="no_overlap_check",
+            direct=True,
+            cmds=("trigger",),
+            sched=ONE,
+            T=4,
+            faults=0,
+        ),
+        "I17",
+    ),
+    (
+        Cfg(
+            "trigger",
+            mut="trigger_no_job_event",
+            direct=True,
+            cmds=("trigger", "cancel"),
+            apis=2,
+            sched=ONE,
+            T=4,
+            faults=0,
+        ),
+        "I8",
+    ),
+    (
+        Cfg(
+            "trigger",
+            mut="trigger_id_from_clock",
+            direct=True,
+            cmds=("trigger",),
+            sched=ONE,
+            T=4,
+            faults=1,
+        ),
+        "I19",
+    ),
+    (
+        Cfg(
+            "lease-unknown",
+            mut="readback_any",
+            direct=True,
+            lease_unknown=True,
+            sched=ONE,
+            T=5,
+            faults=1,
+        ),
+        "I6",
+    ),
+    (Cfg("archive", mut="unique_key_only", archive=True, sched=ONE, T=5, faults=0), "I13"),
+    (
+        Cfg(
+            "async",
+            mut="async_no_fence",
+            direct=True,
+            outcomes=("acc", "fail"),
+            sched=ONE,
+            T=6,
+            faults=0,
+        ),
+        "I5",
+    ),
+    (
+        Cfg(
+            "edit",
+            mut="lease_any_version",
+            cmds=("edit",),
+            edits=(0,),
+            sched=ONE,
+            T=4,
+            faults=0,
+            outcomes=("ok",),
+            lost_max=1,
+        ),
+        "",
+    ),
+]

@@ -57,7 +57,7 @@ class Story:
         world.run_until(self.end)
         world.set_weather(Weather())
         for process in world.processes:
-            process.faults.armed = ""
+            process.faults.armed.clear()
         for job_id in self.job_ids:
             self._command(job_id, job.resume)
         world.run_until(self.end + 3 * HOUR)
@@ -195,7 +195,7 @@ class Story:
         faults = self.world.processes[number].faults
 
         def arm() -> None:
-            faults.armed = name
+            faults.armed.add(name)
 
         self.at(self.busy(), arm)
 

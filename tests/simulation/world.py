@@ -59,16 +59,16 @@ class Weather(msgspec.Struct, frozen=True):
 
 
 class Faults:
-    """The crash points of one process: dies at the armed name."""
+    """The crash points of one process: dies once at each armed name, whenever it comes there."""
 
     def __init__(self, hits: Counter[str], crashes: Counter[str]) -> None:
-        self.armed = ""
+        self.armed: set[str] = set()
         self._hits, self._crashes = hits, crashes
 
     def hit(self, name: str) -> None:
         self._hits[name] += 1
-        if name == self.armed:
-            self.armed = ""
+        if name in self.armed:
+            self.armed.remove(name)
             self._crashes[name] += 1
             raise Crashed(name)
 

@@ -73,7 +73,7 @@ class Story:
     # ---------------------------------------------------------------- jobs
 
     def _define(self, number: int, count: int) -> None:
-        job_id = jobs.job_id(number % SHARDS, SHARDS)
+        job_id = (number % SHARDS).to_bytes(4, "big") + self.random.randbytes(12)
         spec = self._one_time() if number < count * 7 // 10 else self._recurring()
         decision = jobs.define(job_id, spec, self.world.clock.now())
         assert self.world.log.append([decision], self.world.clock.now()).refused == ()

@@ -239,7 +239,11 @@ def _web(process: Process, *, command: bool, query: bool) -> int:
     family = socket.AF_INET6 if ":" in settings.api.host else socket.AF_INET
     listener = socket.create_server((settings.api.host, port), family=family, backlog=1024)
     log = PostgresCommandLog(
-        conninfo, process.keeper.clock, shards=process.shards, stripes=settings.log.stripes
+        conninfo,
+        process.keeper.clock,
+        shards=process.shards,
+        stripes=settings.log.stripes,
+        say=process.unavailable,
     )
     keys = PostgresKeys(conninfo)
     with ExitStack() as stack:

@@ -10,7 +10,7 @@ for a clock. After a commit of unknown outcome the events are compared with what
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Final
 
 import msgspec
@@ -35,7 +35,7 @@ from infra.postgres.async_wire import AsyncWire, Work
 from infra.postgres.connection import parameters
 from infra.postgres.wire import Broken, Replied, Statement
 
-EXPIRES_MS: Final = 3_000
+EXPIRES_MS: Final = 8_000
 """An append that has not got its locks by then is void, so that a read-back can be final."""
 PENDING_MAX: Final = 20_000
 DECIDE_TRIES: Final = 10
@@ -109,7 +109,7 @@ class _Writer:
             self._on_outcome(batch, decisions, expires_at, outcome)
 
         def failed(error: Unavailable) -> None:
-            _fail(batch, error)
+            self._fail(batch, error)
 
         return Work(statements, done, failed)
 
@@ -124,11 +124,11 @@ class _Writer:
             if outcome.unknown:
                 self._log.read_back(batch, expires_at)
             else:
-                _fail(batch, _error_of(outcome))
+                self._fail(batch, _error_of(outcome))
             return
         result = append.result(outcome.row, decisions)
         if result.expired:
-            _fail(batch, Unavailable("Postgres: the locks were not free in time"))
+            self._fail(batch, Unavailable("Postgres: the locks were not free in time"))
             return
         for pending, position in zip(batch, result.positions, strict=True):
             _resolve(pending, _Outcome(position))
@@ -136,6 +136,11 @@ class _Writer:
     def _give_up(self, error: Unavailable) -> None:
         batch = list(self._pending)
         self._pending.clear()
+        if batch:
+            self._fail(batch, error)
+
+    def _fail(self, batch: Sequence[_Pending], error: Exception) -> None:
+        self._log.say(f"{len(batch)} commands refused: {error}")
         _fail(batch, error)
 
 
@@ -143,9 +148,16 @@ class PostgresCommandLog:
     """`commandside.ports.CommandLog` on the loop that `start` is awaited in."""
 
     def __init__(
-        self, conninfo: str, clock: DatabaseClock, *, shards: int = 64, stripes: int = 4
+        self,
+        conninfo: str,
+        clock: DatabaseClock,
+        *,
+        shards: int = 64,
+        stripes: int = 4,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Remember where to connect; expiries go by `clock`."""
+        """Remember where to connect; expiries go by `clock`. `say` hears why a group failed."""
+        self.say = say
         self.shards = shards
         self.clock = clock
         self._stripes = stripes

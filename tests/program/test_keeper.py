@@ -23,7 +23,7 @@ class FakeEngine:
         self.failures = 0
         self.calls: list[str] = []
         self.status: int | None = None
-        self.memory = 0
+        self.memory = self.asked = 0
         self.running = False
 
     @property
@@ -52,6 +52,7 @@ class FakeEngine:
         return self.status
 
     def rss_bytes(self) -> int:
+        self.asked += 1
         return self.memory
 
 
@@ -102,6 +103,8 @@ def test_above_its_memory_an_engine_is_replaced_and_it_is_said(scene: Scene) -> 
 def test_below_its_memory_an_engine_is_left_alone(scene: Scene) -> None:
     scene.start()
     scene.engine.memory = 100 * MB
+    asked = scene.engine.asked
+    assert wait_until(lambda: scene.engine.asked >= asked + 3, DEADLINE_S)
     scene.end()
     assert len(scene.engine.starts) == 1
 

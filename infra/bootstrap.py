@@ -53,6 +53,8 @@ from queryside.queries import Views
 TURN_S: Final = 0.5
 DRAIN_S: Final = 10
 """Requests in progress are answered within this when the API is told to stop."""
+JUMPED: Final = "the database's clock, or this node's, has jumped; waiting for two equal answers"
+DISTRUST_US: Final = 100_000
 STALE: Final = "Postgres has not answered for 5 s"
 
 
@@ -92,8 +94,7 @@ class Process:
         if not self.keeper.fresh:
             shown |= {"ready": False, "because": self.keeper.trouble or STALE}
         elif not self.keeper.clock.trusted:
-            offset = self.keeper.clock.offset_ms
-            shown |= {"ready": False, "because": f"this node's clock is {offset} ms off"}
+            shown |= {"ready": False, "because": JUMPED}
         return shown
 
     def queue(self, *, produces: bool = False, consumes: bool = False) -> KafkaReadyQueue:
@@ -122,6 +123,32 @@ def run(role: str, settings: Settings) -> int:
     process = Process(role, settings)
     with process.serving():
         return ROLES[role](process)
+
+
+class Trusting:
+    """A role that rests while the clocks do not agree: nothing is decided by a time in doubt."""
+
+    def __init__(self, role: lifecycle.Role, process: Process) -> None:
+        self._role, self._process = role, process
+        self._said = False
+
+    def start(self, tick: Tick) -> None:
+        """Start the role."""
+        self._role.start(tick)
+
+    def run_one_batch(self, tick: Tick) -> int:
+        """Run the role, or rest."""
+        if self._process.keeper.clock.trusted:
+            self._said = False
+            return self._role.run_one_batch(tick)
+        if not self._said:
+            self._said = True
+            self._process.unavailable(JUMPED)
+        return DISTRUST_US
+
+    def drain(self, tick: Tick) -> bool:
+        """Drain the role."""
+        return self._role.drain(tick)
 
 
 class Together:
@@ -312,7 +339,9 @@ def _loop(
     sockets: Callable[[], lifecycle.Sockets] | None = None,
 ) -> int:
     with lifecycle.Stop() as stop:
-        drained = lifecycle.run(role, stop, process.keeper.tick, sockets, process.unavailable)
+        drained = lifecycle.run(
+            Trusting(role, process), stop, process.keeper.tick, sockets, process.unavailable
+        )
     return 0 if drained else 1
 
 

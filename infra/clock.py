@@ -1,14 +1,20 @@
 """The one reader of clocks. Decisions go by the database clock; a node only estimates it.
 
-The estimate is the node's wall clock plus an offset measured against the database. A node whose
-offset is beyond a bound neither decides nor leases (protocol.md §10): a jump of either clock stops
-it instead of turning every job into a misfire.
+The estimate is what the database said last, carried on by the node's monotonic clock; so the
+node's wall clock, and whoever sets it, decides nothing. When an answer contradicts the estimate,
+one of the two clocks jumped, and until two answers agree this node neither decides nor leases
+(protocol.md §10): a jump stops it for a moment instead of turning every job into a misfire.
 """
 
 import time
+from collections.abc import Callable
 from typing import Final
 
 OFFSET_MAX_MS: Final = 500
+TRIP_MAX_MS: Final = 50
+"""A slower answer says too little, once there was a better one."""
+STALE_US: Final = 10_000_000
+"""After so long without a good answer a slow one is better than none."""
 
 
 def wall_ms() -> int:
@@ -24,34 +30,39 @@ def mono_us() -> int:
 class DatabaseClock:
     """Estimates the database clock from replies that carried it."""
 
-    __slots__ = ("_offset_ms", "_seen")
+    __slots__ = ("_at", "_doubted", "_mono_us", "_seen", "_us")
 
-    def __init__(self) -> None:
-        """Trust the node's clock until the first reply."""
-        self._offset_ms = 0
+    def __init__(self, mono_us: Callable[[], int] = mono_us) -> None:
+        """Go by the node's wall clock until the first reply."""
+        self._mono_us = mono_us
+        self._at = wall_ms()
+        self._us = mono_us()
         self._seen = False
+        self._doubted = False
 
     def heard(self, at: int, sent_us: int, received_us: int) -> None:
         """Learn from a reply that said `at` and was sent and received at these monotonic instants.
 
-        The error is at most half of the round trip; a slow reply teaches nothing.
+        The error is at most half of the round trip.
         """
         trip_ms = (received_us - sent_us) / 1_000
-        if self._seen and trip_ms > OFFSET_MAX_MS / 10:
+        if self._seen and trip_ms > TRIP_MAX_MS and received_us - self._us < STALE_US:
             return
-        self._offset_ms = round(at + trip_ms / 2) - wall_ms()
-        self._seen = True
+        said = round(at + trip_ms / 2)
+        expected = self._at + (received_us - self._us) // 1_000
+        self._doubted = self._seen and abs(said - expected) > OFFSET_MAX_MS + trip_ms
+        self._at, self._us, self._seen = said, received_us, True
 
     def now(self) -> int:
         """Return the database clock as estimated, ms."""
-        return wall_ms() + self._offset_ms
+        return self._at + (self._mono_us() - self._us) // 1_000
 
     @property
     def offset_ms(self) -> int:
-        """How far the database clock is ahead of the node's."""
-        return self._offset_ms
+        """How far the database clock is ahead of the node's wall clock."""
+        return self.now() - wall_ms()
 
     @property
     def trusted(self) -> bool:
-        """Whether node and database agree well enough to decide."""
-        return abs(self._offset_ms) <= OFFSET_MAX_MS
+        """Whether the database has answered, and its last two answers agree with each other."""
+        return self._seen and not self._doubted

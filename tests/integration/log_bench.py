@@ -144,14 +144,17 @@ class Proxy:
                     self._pass_on(ready, pipes)
 
     def _pass_on(self, source: socket.socket, pipes: dict[socket.socket, socket.socket]) -> None:
-        data = source.recv(65_536)
-        sink = pipes[source]
+        # Either side may be gone already: a connection that is cut ends both ways.
+        try:
+            data = source.recv(65_536)
+            if data and not (self.deaf and source.family == socket.AF_UNIX):
+                pipes[source].sendall(data)
+        except OSError:
+            data = b""
         if not data:
-            del pipes[source]
             with suppress(OSError):
-                sink.shutdown(socket.SHUT_WR)
-        elif not (self.deaf and source.family == socket.AF_UNIX):
-            sink.sendall(data)
+                pipes[source].shutdown(socket.SHUT_WR)
+            del pipes[source]
 
 
 def hex_of(run: Ready) -> str:

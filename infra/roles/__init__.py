@@ -1,0 +1,1 @@
+"""One module for each kind of process: the adapters that its role works with, put together."""

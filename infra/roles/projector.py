@@ -1,0 +1,23 @@
+"""The projector's process."""
+
+from contextlib import ExitStack, closing
+
+from infra.clickhouse.store import ClickHouseHistory
+from infra.postgres.feed import PostgresFeed
+from infra.postgres.views import PostgresBoardStore, PostgresParking, PostgresPositions
+from infra.roles.process import Process, loop
+from projections.runner import BoardView, HistoryView, Projector
+
+
+def run(process: Process) -> int:
+    """Apply the log to every view until told to stop."""
+    clickhouse = process.settings.clickhouse
+    with ExitStack() as stack:
+        feed = stack.enter_context(closing(PostgresFeed(process.conninfo, process.shards)))
+        positions = stack.enter_context(closing(PostgresPositions(process.conninfo)))
+        parking = stack.enter_context(closing(PostgresParking(process.conninfo)))
+        board = stack.enter_context(closing(PostgresBoardStore(process.conninfo)))
+        store = stack.enter_context(closing(ClickHouseHistory(clickhouse.url, clickhouse.database)))
+        views = (BoardView(board), HistoryView(store, positions))
+        projector = Projector(feed, views, positions, parking, process.telemetry)
+        return loop(process, projector)

@@ -1,0 +1,111 @@
+"""The processes that answer over HTTP: commands, queries, or both on one address."""
+
+import asyncio
+import socket
+from contextlib import ExitStack, closing
+from secrets import token_bytes
+from typing import Final
+
+import uvicorn
+
+from commandside.definition import Bounds
+from commandside.hand_off import SelfHandOff
+from commandside.prompt import PromptLog
+from domain.target import address_rules
+from infra.clickhouse.runs import ClickHouseRuns
+from infra.postgres.board import PostgresBoard
+from infra.postgres.command_log import PostgresCommandLog
+from infra.postgres.tenants import PostgresKeys
+from infra.roles.process import Process
+from infra.up.ports import free_port
+from infra.vault import TenantVault
+from infra.web import WebPorts, build_app
+from queryside.queries import Views
+
+TURN_S: Final = 0.5
+DRAIN_S: Final = 10
+"""Requests in progress are answered within this when the API is told to stop."""
+
+
+def run(process: Process) -> int:
+    """Answer commands, and with `api.with_queries` queries as well."""
+    return _serve(process, command=True, query=process.settings.api.with_queries)
+
+
+def run_queries(process: Process) -> int:
+    """Answer queries alone."""
+    return _serve(process, command=False, query=True)
+
+
+def _serve(process: Process, *, command: bool, query: bool) -> int:
+    settings, conninfo, now = process.settings, process.conninfo, process.keeper.clock.now
+    port = settings.api.port if command else settings.api.query_port
+    port = free_port(settings.api.host, port, "api.port" if command else "api.query_port")
+    family = socket.AF_INET6 if ":" in settings.api.host else socket.AF_INET
+    listener = socket.create_server((settings.api.host, port), family=family, backlog=1024)
+    log = PostgresCommandLog(
+        conninfo,
+        process.keeper.clock,
+        shards=process.shards,
+        stripes=settings.log.stripes,
+        say=process.unavailable,
+    )
+    keys = PostgresKeys(conninfo)
+    with ExitStack() as stack:
+        stack.enter_context(closing(listener))
+        vault = stack.enter_context(closing(TenantVault(conninfo, process.master)))
+        views = None
+        if query:
+            board = stack.enter_context(closing(PostgresBoard(conninfo)))
+            clickhouse = settings.clickhouse
+            history = stack.enter_context(
+                closing(ClickHouseRuns(clickhouse.url, clickhouse.database))
+            )
+            views = Views(board, history, board)
+        queue = stack.enter_context(closing(process.queue(produces=True)))
+        hand_off = SelfHandOff(queue, process.shards, process.telemetry)
+        prompt, turning = PromptLog(log, hand_off), _Turning(hand_off)
+        rules = address_rules(settings.targets.allow, settings.targets.ports)
+        ports = WebPorts(
+            prompt, keys, vault, views, process.master, now, token_bytes, Bounds(rules)
+        )
+        app = build_app(
+            ports,
+            command=command,
+            query=query,
+            on_startup=(log.start, keys.start, turning.start),
+            on_shutdown=(turning.close, log.close, keys.close),
+        )
+        config = uvicorn.Config(
+            app,
+            http="httptools",
+            loop="uvloop",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            timeout_graceful_shutdown=DRAIN_S,
+        )
+        uvicorn.Server(config).run(sockets=[listener])
+    return 0
+
+
+class _Turning:
+    """Lets a hand-off's clients do their work, in an event loop."""
+
+    def __init__(self, hand_off: SelfHandOff) -> None:
+        self._hand_off = hand_off
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._task = asyncio.create_task(self._turn())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _turn(self) -> None:
+        while True:
+            self._hand_off.turn()
+            await asyncio.sleep(TURN_S)

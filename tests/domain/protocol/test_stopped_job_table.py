@@ -272,3 +272,20 @@ def test_an_answer_of_gone_only_ends_the_run_of_a_one_time_job() -> None:
 def test_a_repeat_of_a_success_says_nothing_any_more(desk: Desk) -> None:
     run = desk.fire()
     assert desk.report(run, OK) is None
+
+
+def test_a_schedule_edit_skips_a_withheld_frontier_that_has_passed(paused: Desk) -> None:
+    held = paused.head()
+    assert isinstance(held, js.Paused)
+    paused.now = START + 90 * SECOND
+    paused.revise(spec(EVERY_THREE))
+    assert paused.last(held.held) == ["Scheduled", "Withdrawn", "Skipped"]
+
+
+def test_a_link_that_an_edit_dropped_holds_the_cursor_no_more() -> None:
+    desk = Desk()
+    desk.define(once(START + 10 * MINUTE))
+    desk.pause()
+    desk.revise(once(START + 5 * MINUTE))
+    desk.resume()
+    assert desk.frontier().facts.nominal == START + 5 * MINUTE

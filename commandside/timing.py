@@ -46,6 +46,8 @@ class TimingHeap:
 
     def __init__(self) -> None:
         self._buckets: dict[int, list[Entry]] = {}
+        self._first: dict[int, int] = {}
+        """The earliest instant of each bucket, asked for with every batch."""
         self._seconds: list[int] = []
         self._now: list[Entry] = []
         self._next = 0
@@ -71,9 +73,10 @@ class TimingHeap:
         if not kept:
             return
         self._size += len(kept)
-        first, last = min(kept, key=_when)[0] // SECOND, max(kept, key=_when)[0] // SECOND
-        if first == last and first > self._opened:
-            self._bucket(first).extend(kept)
+        soonest, latest = min(kept, key=_when)[0], max(kept, key=_when)[0]
+        second = soonest // SECOND
+        if second == latest // SECOND and second > self._opened:
+            self._bucket(second, soonest).extend(kept)
             return
         for entry in kept:
             self._place(entry)
@@ -95,17 +98,21 @@ class TimingHeap:
         self._size += 1
         self._place((when, *entry[1:]))
 
-    def _bucket(self, second: int) -> list[Entry]:
+    def _bucket(self, second: int, soonest: int) -> list[Entry]:
+        """Return the bucket of a second, to which entries from `soonest` on are about to come."""
         bucket = self._buckets.get(second)
         if bucket is None:
             bucket = self._buckets[second] = []
+            self._first[second] = soonest
             heappush(self._seconds, second)
+        elif soonest < self._first[second]:
+            self._first[second] = soonest
         return bucket
 
     def _place(self, entry: Entry) -> None:
         second = entry[0] // SECOND
         if second > self._opened:
-            self._bucket(second).append(entry)
+            self._bucket(second, entry[0]).append(entry)
         else:
             heappush(self._late, entry)
 
@@ -123,6 +130,7 @@ class TimingHeap:
                 break
             self._opened = heappop(self._seconds)
             self._now = sorted(self._buckets.pop(self._opened), key=_when)
+            del self._first[self._opened]
             self._next = 0
         while self._late and self._late[0][0] <= at:
             found.append(heappop(self._late))
@@ -133,7 +141,7 @@ class TimingHeap:
         """Return the earliest instant at which there may be something to take."""
         soonest = [entry[0] for entry in (*self._now[self._next : self._next + 1], *self._late[:1])]
         if self._seconds:
-            soonest.append(min(self._buckets[self._seconds[0]], key=_when)[0])
+            soonest.append(self._first[self._seconds[0]])
         return min(soonest, default=None)
 
     def is_newest(self, entry: Entry) -> bool:
@@ -160,6 +168,7 @@ class TimingHeap:
             for second, bucket in self._buckets.items()
         }
         self._buckets = {second: bucket for second, bucket in self._buckets.items() if bucket}
+        self._first = {second: min(b, key=_when)[0] for second, b in self._buckets.items()}
         self._seconds = list(self._buckets)
         heapify(self._seconds)
         self._now = [entry for entry in self._now[self._next :] if self._alive(entry)]

@@ -87,6 +87,8 @@ class CurlDeliverer:
         self._resolving: dict[str, list[tuple[Call, int]]] = {}
         self._done: list[Answer] = []
         self._in_flight = 0
+        self._fresh = False
+        """Something was submitted since libcurl has moved."""
         self._active = 0
         # What ended during `submit` must wake an owner that sleeps on sockets.
         self._always, waker = socket.socketpair()
@@ -103,7 +105,7 @@ class CurlDeliverer:
         return self._concurrency - self._in_flight
 
     def submit(self, calls: Sequence[Call]) -> None:
-        """Take calls; what is not waiting for its name is on its way on return."""
+        """Take calls; the next `poll`, which `sockets` asks for at once, sends them."""
         assert len(calls) <= self.room, (len(calls), self.room)
         self._in_flight += len(calls)
         now_us = self._monotonic_us()
@@ -121,8 +123,7 @@ class CurlDeliverer:
                     self._resolving.setdefault(call.host, []).append((call, now_us))
                 else:
                     self._start_named(call, found, now_us)
-        # Else the first byte waits until the owner has slept.
-        self._advance()
+        self._fresh = self._fresh or bool(calls)
 
     def poll(self) -> list[Answer]:
         """Move everything on that can move, and return what ended."""
@@ -138,7 +139,9 @@ class CurlDeliverer:
 
     def sockets(self) -> tuple[list[int], list[int]]:
         """Return the descriptors to wait for: readable, and writable."""
-        readable = [self._always.fileno()] if self._done else []
+        # A step of libcurl looks at every call in flight, so that one for all is cheaper than one
+        # for each that was submitted.
+        readable = [self._always.fileno()] if self._done or self._fresh else []
         writable: list[int] = []
         if self._active:
             # The exceptional ones are for protocols that are switched off.
@@ -150,7 +153,7 @@ class CurlDeliverer:
 
     def timeout_ms(self) -> int:
         """Return after how many milliseconds `poll` must be called even if nothing is ready."""
-        if self._done:
+        if self._done or self._fresh:
             return 0
         wait = self._multi.timeout() if self._active else -1
         return WAIT_MS_MAX if wait < 0 else min(wait, WAIT_MS_MAX)
@@ -176,6 +179,7 @@ class CurlDeliverer:
         self._always.close()
 
     def _advance(self) -> None:
+        self._fresh = False
         if not self._active:
             return
         self._multi.perform()

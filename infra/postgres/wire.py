@@ -36,7 +36,7 @@ Statement = tuple[str, Sequence[bytes]]
 
 
 class Replied(msgspec.Struct, frozen=True):
-    """The request is committed. `row`: the fields of its last statement's only row."""
+    """The request is committed. `row`: the only row of its last statement; empty without one."""
 
     row: tuple[bytes | None, ...]
 
@@ -77,7 +77,13 @@ class Wire:
 
     def fileno(self) -> int:
         """The socket, or -1 while there is none."""
-        return self._pg.socket if self._pg is not None and self._phase != DOWN else -1
+        if self._pg is None or self._phase == DOWN:
+            return -1
+        try:
+            return self._pg.socket
+        except psycopg.OperationalError:
+            # It broke in `send`; the next `poll` finds that out and says so.
+            return -1
 
     @property
     def wants_write(self) -> bool:
@@ -215,8 +221,9 @@ class Wire:
             if status == pq.ExecStatus.PIPELINE_SYNC:
                 return True
             if status == pq.ExecStatus.TUPLES_OK:
-                if result.ntuples == 1:
-                    self._row = tuple(result.get_value(0, i) for i in range(result.nfields))
+                # Of the last statement only: a lock has a row too, which is nobody's answer.
+                fields = range(result.nfields) if result.ntuples == 1 else ()
+                self._row = tuple(result.get_value(0, i) for i in fields)
             elif status == pq.ExecStatus.FATAL_ERROR and self._error is None:
                 self._error = _failure(result)
         return False

@@ -5,6 +5,8 @@ from typing import Final, Protocol
 
 import msgspec
 
+UNSENDABLE: Final = "unsendable"
+"""A header that would be two, or end the text: never sent, and no retry could mend it."""
 ERRORS: Final = frozenset(
     {
         "bad_response",
@@ -16,6 +18,7 @@ ERRORS: Final = frozenset(
         "send_deadline",
         "timeout",
         "tls",
+        UNSENDABLE,
     }
 )
 CONNECT_TIMEOUT_MS: Final = 5_000

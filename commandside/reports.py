@@ -1,6 +1,6 @@
 """What an answer means for its run: the result of the attempt, and the decision to append."""
 
-from commandside.deliverer_port import Answer
+from commandside.deliverer_port import UNSENDABLE, Answer
 from domain import chain
 from domain.envelope import Decision
 from domain.job import decide as job_decide
@@ -19,7 +19,7 @@ def result_of(answer: Answer, job: js.JobState, sent_at: int, at: int) -> Result
     """Return the attempt's result under the job's policy as it is now."""
     if answer.error == "send_deadline":
         return ABANDONED
-    if answer.error == "key_gone":
+    if answer.error in (KEY_GONE.error, UNSENDABLE):
         return Result(re.FAILED, "dead", error=answer.error, sent_at=sent_at)
     # Without a status nothing was said: the error is a failure that is retried.
     verdict = classify(answer.status, job.facts.spec.retry) if answer.status else "retry"

@@ -12,6 +12,7 @@ from commandside.deliverer_port import (
     KEPT_BODY_BYTES,
     KEPT_HEADERS,
     RESPONSE_BYTES_MAX,
+    UNSENDABLE,
     Answer,
     Call,
 )
@@ -101,6 +102,8 @@ class MemoryDeliverer:
     def _answer(self, call: Call, now_us: int) -> Answer:
         if now_us > call.not_after_us:
             return Answer(call.token, 0, "send_deadline", sent=False, elapsed_us=0)
+        if any(mark in line for line in call.headers for mark in (b"\r", b"\n", b"\0")):
+            return Answer(call.token, 0, UNSENDABLE, sent=False, elapsed_us=0)
         reply = self._rule(call, now_us)
         assert not reply.error or reply.error in ERRORS, reply.error
         sent = reply.error not in _NOT_SENT

@@ -23,7 +23,7 @@ from typing import Final
 
 import pycurl
 
-from commandside.deliverer_port import CONNECT_TIMEOUT_MS, Answer, Call
+from commandside.deliverer_port import CONNECT_TIMEOUT_MS, UNSENDABLE, Answer, Call
 from infra.targets.addresses import AddressBook, is_literal
 from infra.targets.exchange import Exchange, header_block, kept_headers, set_method
 from infra.targets.pool import IDLE_S_MAX, Pools
@@ -206,9 +206,13 @@ class CurlDeliverer:
     def _start(self, call: Call, address: str, submitted_us: int, now_us: int) -> None:
         """Put the call on a handle, setting only what differs from its last use."""
         # One list entry for all lines: libcurl copies and searches per entry, which is a sixth of
-        # a request's cost. It sends an entry as it is, so a line break here would forge a header.
+        # a request's cost. It sends an entry as it is, so a line break here would forge a header:
+        # definitions are refused for one, and what is in the log all the same is never sent.
         block = b"\r\n".join(call.headers)
-        assert block.count(b"\n") == block.count(b"\r") == len(call.headers) - 1 or not block
+        breaks = max(len(call.headers) - 1, 0)
+        if block.count(b"\n") != breaks or block.count(b"\r") != breaks or b"\0" in block:
+            self._refuse(call, UNSENDABLE, now_us - submitted_us)
+            return
         exchange = self._free.pop() if self._free else self._make()
         exchange.begin(call, submitted_us, now_us)
         exchange.address = address

@@ -111,6 +111,26 @@ def test_a_tenant_without_a_key_has_a_dead_letter_and_no_call() -> None:
     assert scene.deliverer.hits == []
 
 
+def test_a_header_that_would_forge_another_is_a_dead_letter_with_a_reason() -> None:
+    scene = Scene()
+    job_id, now = jobs.job_id(0, scene.log.shards), scene.clock.now()
+    sealed = scene.vault.seal(jobs.TENANT, job_id, b"body")
+    spec = jobs.spec(jobs.once(now + 100), payload=sealed)
+    forging = msgspec.structs.replace(spec, content_type="text/plain\r\nForged: yes")
+    defined = jobs.define(job_id, forging, now)
+    scene.append(defined)
+    run = jobs.ready_run(defined)
+    beside = scene.one_time(shard=1)
+    scene.hand_off()
+    scene.until(lambda: scene.ended(run) and scene.ended(beside))
+    assert scene.names(run) == ["Scheduled", "Leased", "Fired", "Completed"]
+    fired, completed = scene.events(run.facts.run_id)[2:]
+    assert isinstance(fired, re.Fired)
+    assert isinstance(completed, re.Completed)
+    assert (fired.error, completed.outcome) == ("unsendable", re.DEAD)
+    assert len(scene.deliverer.hits) == 1
+
+
 def test_a_call_waits_while_its_keys_cannot_be_read_and_is_given_back_in_time() -> None:
     scene = Scene()
     run = scene.one_time()

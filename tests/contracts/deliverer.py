@@ -164,6 +164,17 @@ class DelivererContract:
         assert (answer.status, answer.error, answer.sent) == (0, "send_deadline", False)
         assert world.paths() == []
 
+    @pytest.mark.parametrize("line", [b"X: y\r\nForged: z", b"X: y\nZ: w", b"X: y\r", b"X: \0"])
+    def test_a_header_that_would_be_two_is_never_sent_and_its_neighbours_are(
+        self, world: World, line: bytes
+    ) -> None:
+        forged = msgspec.structs.replace(world.call(1, "/forged"), headers=[b"A: b", line])
+        world.deliverer.submit([forged, world.call(2, "/plain")])
+        answers = {answer.token: answer for answer in world.answers(2)}
+        assert (answers[1].status, answers[1].error, answers[1].sent) == (0, "unsendable", False)
+        assert answers[2].status == 200
+        assert world.paths() == ["/plain"]
+
     @pytest.mark.parametrize(
         "host", [PRIVATE, "169.254.169.254", "0.1.2.3", "::1", "fd00:ec2::254"]
     )

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from commandside.ports import KeyGone
 from domain.opaque import subkey
 from infra.ids import new_secret
-from infra.postgres.connection import Reconnecting
+from infra.postgres.connection import Reconnecting, connect
 
 VERSION: Final = b"\x01"
 NONCE_BYTES: Final = 12
@@ -25,6 +25,7 @@ KEY_BYTES: Final = 32
 CACHED_TENANTS: Final = 10_000
 
 _KEYS: Final = "select key_id, wrapped from tenant_keys where tenant_id = %s order by key_id"
+_ANY: Final = "select tenant_id, key_id, wrapped from tenant_keys order by tenant_id limit 1"
 _ADD: Final = """
 insert into tenant_keys (tenant_id, key_id, wrapped, created_at) values (%s, %s, %s, tocsin_now())
 """
@@ -64,6 +65,29 @@ def wrap_key(master: bytes, tenant_id: bytes, key_id: int, key: bytes) -> bytes:
     """Return a tenant's key under the master key, bound to tenant and key id."""
     nonce = os.urandom(NONCE_BYTES)
     return nonce + AESGCM(master).encrypt(nonce, key, tenant_id + key_id.to_bytes(2, "big"))
+
+
+def check_master(conninfo: str, master: bytes) -> None:
+    """Refuse a master key that this installation's keys are not under; raises MasterKeyError.
+
+    With another one each payload would look erased, and each run would end as dead.
+    """
+    with connect(conninfo, name="master key") as connection:
+        row = connection.execute(_ANY).fetchone()
+    if row is None:
+        return
+    try:
+        _unwrap(AESGCM(master), row[0].bytes, row[1], row[2])
+    except InvalidTag as error:
+        raise MasterKeyError(
+            "this master key is not the one that the keys in Postgres are under:"
+            " set keys.master_file to the file of this installation, or to its copy"
+        ) from error
+
+
+def _unwrap(master: AESGCM, tenant_id: bytes, key_id: int, wrapped: bytes) -> bytes:
+    aad = tenant_id + key_id.to_bytes(2, "big")
+    return master.decrypt(wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:], aad)
 
 
 class TenantVault:
@@ -118,9 +142,8 @@ class TenantVault:
         master = AESGCM(self._master)
         keys = {}
         for key_id, wrapped in rows:
-            aad = tenant_id + int(key_id).to_bytes(2, "big")
             try:
-                key = master.decrypt(wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:], aad)
+                key = _unwrap(master, tenant_id, key_id, wrapped)
             except InvalidTag as error:
                 raise KeyGone("the master key does not open this tenant's key") from error
             keys[key_id] = AESGCM(key)

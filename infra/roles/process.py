@@ -16,7 +16,7 @@ from infra.postgres import migrate
 from infra.postgres.clock import TimeKeeper
 from infra.settings import Settings, SettingsError
 from infra.telemetry import Telemetry
-from infra.vault import master_key
+from infra.vault import check_master, master_key
 
 STALE: Final = "Postgres has not answered for 5 s"
 JUMPED: Final = "the database's clock, or this node's, has jumped; waiting for two equal answers"
@@ -41,6 +41,7 @@ class Process:
         installation = migrate.installed(self.conninfo)
         self.shards, self.partitions = installation.shards, installation.partitions
         self.master = master_key(settings.master_file, create=False)
+        check_master(self.conninfo, self.master)
         self.more: Callable[[], dict[str, object]] = dict
         """What readiness shows beside Postgres; `ready` among it, where it is not."""
 

@@ -5,7 +5,7 @@ from infra.ids import new_id
 from infra.postgres import migrate
 from infra.postgres.tenants import Tenants
 from infra.settings import Settings
-from infra.vault import master_key
+from infra.vault import check_master, master_key
 
 
 def bring_forward(settings: Settings) -> list[str]:
@@ -24,7 +24,9 @@ def create_key(settings: Settings, tenant: str, scopes: tuple[str, ...], name: s
 
     Raises MasterKeyError, TenantError, Unavailable.
     """
-    tenants = Tenants(settings.postgres.url, master_key(settings.master_file, create=True))
+    master = master_key(settings.master_file, create=True)
+    check_master(settings.postgres.url, master)
+    tenants = Tenants(settings.postgres.url, master)
     try:
         return tenants.create_key(tenant, name=name, scopes=scopes)
     finally:

@@ -12,7 +12,7 @@ from commandside.keys import KeyRing
 from domain.tenant import JOBS_READ, SCOPES, Caller
 from infra.clock import wall_ms
 from infra.postgres.tenants import PostgresKeys, TenantError, Tenants
-from infra.vault import TenantVault, master_key, pepper
+from infra.vault import MasterKeyError, TenantVault, check_master, master_key, pepper
 
 
 @pytest.fixture
@@ -83,6 +83,16 @@ def test_making_a_tenant_twice_keeps_its_encryption_key(
     assert tenants.ensure("acme") == tenant
     with closing(TenantVault(log_database, master)) as vault:
         assert vault.open(tenant, bytes(16), sealed) == b"plain"
+
+
+def test_a_master_key_that_the_keys_are_not_under_is_refused(
+    tenants: Tenants, log_database: str, master: bytes
+) -> None:
+    check_master(log_database, bytes(32))  # nothing is under any key yet
+    tenants.ensure("acme")
+    check_master(log_database, master)
+    with pytest.raises(MasterKeyError, match=r"keys\.master_file"):
+        check_master(log_database, bytes(32))
 
 
 def test_an_unknown_scope_is_refused_by_name(tenants: Tenants) -> None:

@@ -117,9 +117,6 @@ class Dispatch(_Section, frozen=True):
     concurrency: Annotated[
         int, Meta(ge=1, le=900, description="calls in flight of one dispatcher")
     ] = 128
-    linger_ms: Annotated[
-        int, Meta(ge=0, le=1_000, description="how long a batch waits to fill, ms")
-    ] = 15
     held_max: Annotated[
         int, Meta(ge=1_000, le=5_000_000, description="entries held until due; above: no fetching")
     ] = 200_000

@@ -37,23 +37,29 @@ class MasterKeyError(Exception):
 
 def master_key(path: Path, *, create: bool) -> bytes:
     """Return the 32 bytes in `path`; with `create`, make an owner-only file where there is none."""
-    if create and not path.exists():
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            os.write(handle, new_secret())
-            os.fsync(handle)
-        finally:
-            os.close(handle)
     try:
+        if create and not path.exists():
+            _create(path)
         mode = path.stat().st_mode
         key = path.read_bytes()
     except OSError as error:
-        raise MasterKeyError(f"master key {path}: {error.strerror}") from error
+        raise MasterKeyError(
+            f"master key {path}: {error.strerror}; keys.master_file says where it is"
+        ) from error
     if stat.S_IMODE(mode) & 0o077:
         raise MasterKeyError(f"master key {path} is readable by others; run chmod 600 on it")
     if len(key) != KEY_BYTES:
         raise MasterKeyError(f"master key {path} has {len(key)} bytes; it must have {KEY_BYTES}")
     return key
+
+
+def _create(path: Path) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.write(handle, new_secret())
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def pepper(master: bytes) -> bytes:

@@ -250,7 +250,7 @@ def labels_of(texts: list[str]) -> tuple[tuple[str, str], ...]:
     """Read parameters `label`, each `name:value`; raises Problem."""
     found = [text.partition(":") for text in texts]
     fits = len(texts) <= LABELS_ASKED_MAX and all(len(text) <= 2 * TEXT_MAX for text in texts)
-    if not fits or any(not name or not mark or "\0" in value for name, mark, value in found):
+    if not fits or any(not name or not mark or "\0" in name + value for name, mark, value in found):
         reason = Refused(f"{PARAMETER}label", f"name:value, at most {LABELS_ASKED_MAX} times")
         raise invalid((reason,))
     return tuple(sorted((name, value) for name, _, value in found))

@@ -112,10 +112,9 @@ def migrate(conninfo: str) -> list[str]:
 
 
 def pending(conninfo: str) -> list[str]:
-    """Return the names of files that `migrate` would apply."""
+    """Return the names of files that `migrate` would apply; changes nothing."""
     with connect(conninfo) as connection:
-        connection.execute(_TABLE)
-        done = _verified(connection)
+        done = _verified(connection) if _exists(connection) else set()
         return [m.name for m in migrations() if m.number not in done]
 
 
@@ -155,6 +154,11 @@ def check_durability(conninfo: str) -> None:
         )
 
 
+def _exists(connection: psycopg.Connection) -> bool:
+    row = connection.execute("select to_regclass('migrations') is not null").fetchone()
+    return row is not None and bool(row[0])
+
+
 def _verified(connection: psycopg.Connection) -> set[int]:
     """Return the numbers applied already, each compared with the file of this version."""
     files = {m.number: m for m in migrations()}
@@ -162,7 +166,8 @@ def _verified(connection: psycopg.Connection) -> set[int]:
     for number, name, checksum in connection.execute(_APPLIED).fetchall():
         if number not in files:
             raise MigrationError(
-                f"the schema has {name}, which this version does not know: it is newer"
+                f"the schema has {name}, which this version does not know: it is newer;"
+                " run the version of Tocsin that brought it forward, or a later one"
             )
         if files[number].checksum != checksum:
             raise MigrationError(f"{name} was changed after it had been applied; restore the file")

@@ -255,6 +255,8 @@ def test_a_header_that_cannot_be_honoured_is_refused(
         ("GET", "/v1/jobs?limit=1&limit=2", 422),
         ("GET", "/v1/jobs?status=sleeping", 422),
         ("GET", "/v1/jobs?label=team", 422),
+        ("GET", "/v1/jobs?label=te%00am:a", 422),
+        ("GET", "/v1/jobs?label=team:%00", 422),
         ("GET", "/v1/jobs?cursor=abc", 422),
         ("GET", "/v1/jobs?position=abc", 422),
         ("GET", "/v1/jobs?name_prefix=%00", 422),

@@ -85,6 +85,11 @@ def test_making_a_tenant_twice_keeps_its_encryption_key(
         assert vault.open(tenant, bytes(16), sealed) == b"plain"
 
 
+def test_a_master_key_in_no_folder_is_refused_in_words(tmp_path: Path) -> None:
+    with pytest.raises(MasterKeyError, match=r"No such file.*keys\.master_file"):
+        master_key(tmp_path / "nowhere" / "master.key", create=True)
+
+
 def test_a_master_key_that_the_keys_are_not_under_is_refused(
     tenants: Tenants, log_database: str, master: bytes
 ) -> None:

@@ -77,7 +77,7 @@ def look_up(name: str, resolver: dns.resolver.Resolver) -> Found:
         ttls.append(answer.chaining_result.minimum_ttl)
     if not addresses or len(addresses) > ADDRESSES_MAX:
         return Found((), FAILURE_TTL_S)
-    return Found(tuple(addresses), min(max(*ttls, TTL_S_MIN), TTL_S_MAX))
+    return Found(tuple(addresses), min(max(min(ttls), TTL_S_MIN), TTL_S_MAX))
 
 
 class ThreadedResolver:

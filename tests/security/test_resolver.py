@@ -69,6 +69,8 @@ def zone(name: str, kind: str) -> list[str] | None:
     if name == "hook.example.com":
         value = "192.0.2.7" if kind == "A" else "2001:db8::7"
         return [f"{name} 60 {kind} {value}"]
+    if name == "moving.example.com":
+        return [f"{name} 5 A 192.0.2.8"] if kind == "A" else [f"{name} 25 AAAA 2001:db8::8"]
     if name == "many.example.com" and kind == "A":
         return [f"{name} 60 A 192.0.2.{n}" for n in range(ADDRESSES_MAX + 1)]
     if name == "chain.example.com" and kind == "A":
@@ -106,6 +108,11 @@ def test_both_families_are_asked(resolver: ThreadedResolver) -> None:
     assert resolver.ask("hook.example.com", A) is None
     found = wait_for(resolver, "hook.example.com")
     assert found.addresses == ("192.0.2.7", "2001:db8::7")
+
+
+def test_a_name_is_known_for_as_long_as_all_its_addresses_hold(resolver: ThreadedResolver) -> None:
+    assert resolver.ask("moving.example.com", A) is None
+    assert wait_for(resolver, "moving.example.com").ttl_s == 5
 
 
 def test_what_is_known_is_not_asked_again(server: NameServer, resolver: ThreadedResolver) -> None:

@@ -30,13 +30,14 @@ def mono_us() -> int:
 class DatabaseClock:
     """Estimates the database clock from replies that carried it."""
 
-    __slots__ = ("_at", "_doubted", "_mono_us", "_seen", "_us")
+    __slots__ = ("_doubted", "_known", "_mono_us", "_seen")
 
     def __init__(self, mono_us: Callable[[], int] = mono_us) -> None:
         """Go by the node's wall clock until the first reply."""
         self._mono_us = mono_us
-        self._at = wall_ms()
-        self._us = mono_us()
+        # Replaced whole: another thread must not see the instant of one answer and the clock of
+        # another.
+        self._known = wall_ms(), mono_us()
         self._seen = False
         self._doubted = False
 
@@ -46,16 +47,18 @@ class DatabaseClock:
         The error is at most half of the round trip.
         """
         trip_ms = (received_us - sent_us) / 1_000
-        if self._seen and trip_ms > TRIP_MAX_MS and received_us - self._us < STALE_US:
+        before, before_us = self._known
+        if self._seen and trip_ms > TRIP_MAX_MS and received_us - before_us < STALE_US:
             return
         said = round(at + trip_ms / 2)
-        expected = self._at + (received_us - self._us) // 1_000
+        expected = before + (received_us - before_us) // 1_000
         self._doubted = self._seen and abs(said - expected) > OFFSET_MAX_MS + trip_ms
-        self._at, self._us, self._seen = said, received_us, True
+        self._known, self._seen = (said, received_us), True
 
     def now(self) -> int:
         """Return the database clock as estimated, ms."""
-        return self._at + (self._mono_us() - self._us) // 1_000
+        at, us = self._known
+        return at + (self._mono_us() - us) // 1_000
 
     @property
     def offset_ms(self) -> int:

@@ -14,7 +14,7 @@ USER_AGENT: Final = b"User-Agent: Tocsin/0.1"
 
 
 def no_signature(_tenant: bytes, _key: str, _seconds: int, _body: bytes) -> bytes:
-    """Sign nothing: the tenant has no secrets."""
+    """Sign nothing: tenants have no signing secrets yet, and a made-up one would prove nothing."""
     return b""
 
 

@@ -40,13 +40,6 @@ def schedule(spec: ScheduleSpec) -> dict[str, Any]:
             assert_never(spec)
 
 
-def schedule_text(spec: ScheduleSpec) -> str:
-    """Return the schedule in one line, for lists."""
-    if isinstance(spec, OneTime):
-        return rfc3339(spec.run_at)
-    return f"{spec.typed} {spec.zone}"
-
-
 def target(spec: HttpTarget) -> dict[str, Any]:
     """Return the target with the names of its headers."""
     return {

@@ -66,9 +66,6 @@ RETRY: Final = _object(
         },
     }
 )
-DST: Final = _object(
-    {"gap": {"enum": ["next", "skip"]}, "fold": {"enum": ["first", "last", "both"]}}
-)
 _FIELDS: Final[dict[str, Any]] = {
     "type": {"enum": ["one_time", "recurring"]},
     "run_at": _text("RFC 3339 with an offset, at most milliseconds; for one_time", maxLength=40),

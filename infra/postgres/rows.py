@@ -60,7 +60,6 @@ NONE: Final = {
 
 _LAYOUT: Final = {"uuid": "16s", "int2": "h", "int4": "i", "int8": "q", "bytea": "8s"}
 _RECORD: Final = Struct(">4x" + "".join(f"8x{_LAYOUT[kind]}" for _, kind in DUE_COLUMNS))
-RECORD_BYTES: Final = _RECORD.size
 
 
 def record_of(alias: str) -> str:

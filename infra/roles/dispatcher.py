@@ -3,6 +3,7 @@
 from contextlib import ExitStack, closing
 from secrets import token_bytes
 
+from commandside.calls import no_signature
 from commandside.dispatcher import Dispatcher
 from commandside.flights import DispatcherPorts
 from domain.target import address_rules
@@ -41,7 +42,7 @@ def run(process: Process) -> int:
         vault = stack.enter_context(closing(TenantVault(process.conninfo, process.master)))
         queue = stack.enter_context(closing(process.queue(consumes=True)))
         ports = DispatcherPorts(
-            log, deliverer, vault, _unsigned, process.faults, process.telemetry, token_bytes
+            log, deliverer, vault, no_signature, process.faults, process.telemetry, token_bytes
         )
         dispatcher = Dispatcher(ports, queue, heap_max=settings.dispatch.held_max)
 
@@ -61,8 +62,3 @@ def run(process: Process) -> int:
 
         process.more = readiness
         return loop(process, dispatcher, sockets)
-
-
-def _unsigned(_tenant_id: bytes, _key: str, _seconds: int, _body: bytes) -> bytes:
-    """Tenants have no signing secrets yet: no signature rather than one that proves nothing."""
-    return b""

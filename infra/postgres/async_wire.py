@@ -36,15 +36,17 @@ class AsyncWire:
     writer makes its batch as late as it can; `give_up` hears when nothing can be sent.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it prepares, and the three ways in which it is a writer's
         self,
         conninfo: str,
         settings: str,
         statements: Mapping[str, str],
         more: Callable[[], Work | None] | None = None,
         give_up: Callable[[Unavailable], None] | None = None,
+        linger_s: float = 0.0,
     ) -> None:
         """Remember where to connect; nothing happens before `start`."""
+        self._linger_s = linger_s
         self._wire = Wire(conninfo, settings, statements)
         self._more = more
         self._give_up = give_up
@@ -74,10 +76,16 @@ class AsyncWire:
             busy, self._busy = self._busy, None
             busy.done(Broken(unknown=True, sqlstate="", detail="the connection was closed"))
 
-    def kick(self) -> None:
-        """Look for work once the callbacks that are ready now have run: they may add to a batch."""
-        if self._kick is None and self._loop is not None:
+    def kick(self, *, now: bool = False) -> None:
+        """Look for work after the linger, in which more may come; with `now` as soon as can be."""
+        if self._loop is None or (self._kick is not None and not now):
+            return
+        if self._kick is not None:
+            self._kick.cancel()
+        if now or not self._linger_s:
             self._kick = self._loop.call_soon(self._kicked)
+        else:
+            self._kick = self._loop.call_later(self._linger_s, self._kicked)
 
     async def ask(self, *statements: Statement) -> Replied | Broken:
         """Send statements as one transaction and return its outcome; raises Unavailable."""
@@ -116,7 +124,13 @@ class AsyncWire:
         if outcome is not None and self._busy is not None:
             busy, self._busy = self._busy, None
             busy.done(outcome)
-        self._send()
+            # Whoever was answered now may have more to say at once.
+            self.kick()
+            self._rewatch()
+        elif self._kick is None:
+            self._send()
+        else:
+            self._rewatch()
 
     def _tick(self) -> None:
         assert self._loop is not None

@@ -27,16 +27,23 @@ def parameters(conninfo: str, name: str, statement_timeout_ms: int = STATEMENT_T
         # A plan made while a table was small is kept until it is analyzed, whatever it holds then.
         " -c enable_seqscan=off"
     )
-    return make_conninfo(
-        conninfo,
-        connect_timeout=CONNECT_TIMEOUT_S,
-        application_name=f"tocsin {name}",
-        options=options,
-        keepalives_idle=5,
-        keepalives_interval=2,
-        keepalives_count=2,
-        tcp_user_timeout=TCP_USER_TIMEOUT_MS,
-    )
+    try:
+        return make_conninfo(
+            conninfo,
+            connect_timeout=CONNECT_TIMEOUT_S,
+            application_name=f"tocsin {name}",
+            options=options,
+            keepalives_idle=5,
+            keepalives_interval=2,
+            keepalives_count=2,
+            tcp_user_timeout=TCP_USER_TIMEOUT_MS,
+        )
+    except psycopg.ProgrammingError:
+        # What libpq says of it quotes it, and there may be a password in it.
+        raise Unavailable(
+            "Postgres: postgres.url cannot be read; it is like host=db dbname=tocsin user=tocsin,"
+            " or postgresql://tocsin@db/tocsin"
+        ) from None
 
 
 @contextmanager

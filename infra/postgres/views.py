@@ -1,12 +1,15 @@
 """What projections keep in Postgres: positions, parked streams, and the job board."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+import msgspec
 import psycopg
-from psycopg.types.json import Jsonb
 
+from infra.postgres import arrays
+from infra.postgres.blocking import BlockingWire
 from infra.postgres.connection import Reconnecting
+from infra.postgres.wire import Statement
 from projections.ports import Recorded
 from projections.rows import BoardChange, BoardRow
 
@@ -32,9 +35,14 @@ _UNPARK: Final = "delete from parked_events where view = %s"
 _ADOPT: Final = "update parked_events set view = %s where view = %s"
 
 _PUT: Final = """
-insert into job_board (tenant_id, job_id, view, version, status, one_time, name, schedule, timezone,
+insert into job_board (view, tenant_id, job_id, version, status, one_time, name, schedule, timezone,
     target, host, labels, defined_at, changed_at)
-values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+select convert_from($1::bytea, 'utf8'), tenant_id, job_id, version, status, one_time, name,
+    schedule, timezone, target, host, labels::jsonb, defined_at, changed_at
+from unnest($2::uuid[], $3::uuid[], $4::int4[], $5::text[], $6::bool[], $7::text[], $8::text[],
+    $9::text[], $10::text[], $11::text[], $12::text[], $13::int8[], $14::int8[])
+    as r(tenant_id, job_id, version, status, one_time, name, schedule, timezone, target, host,
+        labels, defined_at, changed_at)
 on conflict (tenant_id, view, job_id) do update set
     version = excluded.version, one_time = excluded.one_time, name = excluded.name,
     status = coalesce(nullif(excluded.status, ''), job_board.status),
@@ -45,9 +53,21 @@ on conflict (tenant_id, view, job_id) do update set
 where job_board.version < excluded.version
 """
 _STATUS: Final = """
-update job_board set version = %s, status = %s, changed_at = %s
-where job_id = %s and view = %s and version < %s
+update job_board b set version = r.version, status = r.status, changed_at = r.changed_at
+from unnest($2::uuid[], $3::int4[], $4::text[], $5::int8[])
+    as r(job_id, version, status, changed_at)
+where b.job_id = r.job_id and b.view = convert_from($1::bytea, 'utf8') and b.version < r.version
 """
+_REACHED: Final = """
+insert into view_positions (view, shard, position)
+select convert_from($1::bytea, 'utf8'), shard, position
+from unnest($2::int4[], $3::int8[]) as r(shard, position)
+on conflict (view, shard) do update set position = excluded.position
+where view_positions.position < excluded.position
+"""
+"""Statements of one write of the board, each a set of rows; `_SAVE` in the wire's own form."""
+ROWS_MAX: Final = 1_000
+_JSON: Final = msgspec.json.Encoder().encode
 _LONG: Final = f"set local statement_timeout = {SWAP_TIMEOUT_MS}"
 _HOLD: Final = "lock table job_board in share row exclusive mode"
 _CLEAR: Final = "delete from job_board where view = %s"
@@ -132,22 +152,22 @@ class PostgresBoardStore:
     def __init__(self, conninfo: str) -> None:
         """Connect lazily."""
         self._link = Reconnecting(conninfo, "job board")
+        statements = {"put": _PUT, "status": _STATUS, "reached": _REACHED}
+        self._wire = BlockingWire(conninfo, "job board rows", statements)
 
     def write(
         self, view: str, changes: Sequence[BoardChange], positions: Mapping[int, int]
     ) -> None:
         """Apply changes in order and save the positions."""
-        with (
-            self._link.use() as connection,
-            connection.transaction(),
-            connection.cursor() as cursor,
-        ):
-            for run in _runs(changes):
-                if isinstance(run[0], BoardRow):
-                    cursor.executemany(_PUT, [_put(view, row) for row in run])
-                else:
-                    cursor.executemany(_STATUS, [_status(view, row) for row in run])
-            save_positions(connection, view, positions)
+        name = view.encode()
+        request: list[Statement] = []
+        for run in _runs(changes):
+            if isinstance(run[0], BoardRow):
+                request.append(("put", [name, *_put(run)]))
+            else:
+                request.append(("status", [name, *_status(run)]))
+        reached = [arrays.int4s(list(positions)), arrays.int8s(list(positions.values()))]
+        self._wire.call([*request, ("reached", [name, *reached])])
 
     def begin(self, view: str) -> None:
         """Remove the rows of a view."""
@@ -165,40 +185,52 @@ class PostgresBoardStore:
             connection.execute(_RENAME, (live, view))
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connections."""
         self._link.close()
+        self._wire.close()
 
 
 def _runs(changes: Sequence[BoardChange]) -> list[list[BoardChange]]:
-    """Cut changes into runs of one kind, so that each is one pipelined call."""
+    """Cut changes into sets of one kind, each with no job twice, so that each is one statement."""
     runs: list[list[BoardChange]] = []
+    jobs: set[bytes] = set()
     for change in changes:
-        if not runs or type(runs[-1][0]) is not type(change):
+        fits = runs and type(runs[-1][0]) is type(change) and len(runs[-1]) < ROWS_MAX
+        if not fits or change.job_id in jobs:
             runs.append([])
+            jobs.clear()
         runs[-1].append(change)
+        jobs.add(change.job_id)
     return runs
 
 
-def _put(view: str, row: BoardChange) -> tuple[object, ...]:
-    assert isinstance(row, BoardRow)
-    return (
-        row.tenant_id.hex(),
-        row.job_id.hex(),
-        view,
-        row.version,
-        row.status,
-        row.one_time,
-        row.name,
-        row.schedule,
-        row.timezone,
-        row.target,
-        row.host,
-        Jsonb(dict(row.labels)),
-        row.defined_at,
-        row.changed_at,
-    )
+def _texts(values: Iterable[str]) -> bytes:
+    return arrays.texts([value.encode() for value in values])
 
 
-def _status(view: str, row: BoardChange) -> tuple[object, ...]:
-    assert not isinstance(row, BoardRow)
-    return (row.version, row.status, row.changed_at, row.job_id.hex(), view, row.version)
+def _put(run: Sequence[BoardChange]) -> list[bytes]:
+    rows = [row for row in run if isinstance(row, BoardRow)]
+    return [
+        arrays.uuids([row.tenant_id for row in rows]),
+        arrays.uuids([row.job_id for row in rows]),
+        arrays.int4s([row.version for row in rows]),
+        _texts(row.status for row in rows),
+        arrays.bools([row.one_time for row in rows]),
+        _texts(row.name for row in rows),
+        _texts(row.schedule for row in rows),
+        _texts(row.timezone for row in rows),
+        _texts(row.target for row in rows),
+        _texts(row.host for row in rows),
+        arrays.texts([_JSON(dict(row.labels)) for row in rows]),
+        arrays.int8s([row.defined_at for row in rows]),
+        arrays.int8s([row.changed_at for row in rows]),
+    ]
+
+
+def _status(run: Sequence[BoardChange]) -> list[bytes]:
+    return [
+        arrays.uuids([row.job_id for row in run]),
+        arrays.int4s([row.version for row in run]),
+        _texts(row.status for row in run),
+        arrays.int8s([row.changed_at for row in run]),
+    ]

@@ -23,6 +23,8 @@ from infra.web import WebPorts, build_app
 from queryside.queries import Views
 
 TURN_S: Final = 0.5
+WRITERS: Final = 2
+"""Connections that commands are appended on: with more of them, groups are smaller and dearer."""
 DRAIN_S: Final = 10
 """Requests in progress are answered within this when the API is told to stop."""
 
@@ -47,7 +49,7 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
         conninfo,
         process.keeper.clock,
         shards=process.shards,
-        stripes=settings.log.stripes,
+        stripes=min(WRITERS, settings.log.stripes),
         say=process.unavailable,
     )
     keys = PostgresKeys(conninfo)

@@ -5,6 +5,7 @@ way, is a finding, and the others are still made.
 """
 
 import os
+import re
 import resource
 import shutil
 import stat
@@ -16,7 +17,8 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from psycopg.conninfo import make_conninfo
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from commandside.ports import Unavailable
 from infra import clock, settings
@@ -39,6 +41,8 @@ FILES_MIN: Final = 4_096
 DISK_MIN_BYTES: Final = 2 * 1024**3
 KAFKA_TIMEOUT_S: Final = 5.0
 REDACTED: Final = "***"
+_SECRETS: Final = ("password", "sslpassword")
+_SECRET_PARAMETER: Final = re.compile(r"((?:^|&)(?:ssl)?password=)[^&]*")
 
 OK, NOTE, WRONG = "ok", "note", "WRONG"
 
@@ -299,13 +303,19 @@ def _targets(told: Settings) -> Iterator[Finding]:
 
 
 def _redacted(text: str) -> str:
-    """Return an address without its password."""
+    """Return an address without its passwords."""
     if "://" in text:
         parts = urlsplit(text)
-        if parts.password is None:
-            return text
-        place = f"{parts.username}:{REDACTED}@{parts.hostname}:{parts.port}"
-        return urlunsplit(parts._replace(netloc=place))
-    if "password" in text:
-        return make_conninfo(text, password=REDACTED)
-    return text
+        user, at, place = parts.netloc.rpartition("@")
+        name, mark, _ = user.partition(":")
+        netloc = f"{name}:{REDACTED}@{place}" if mark else f"{user}{at}{place}"
+        query = _SECRET_PARAMETER.sub(rf"\1{REDACTED}", parts.query)
+        return urlunsplit(parts._replace(netloc=netloc, query=query))
+    if "password" not in text:
+        return text
+    try:
+        secrets = {name: REDACTED for name in conninfo_to_dict(text) if name in _SECRETS}
+        return make_conninfo(text, **secrets)
+    except ProgrammingError:
+        # libpq cannot read it, so nobody knows which part is the secret.
+        return REDACTED

@@ -14,6 +14,7 @@ ROLES: Final = {
     "projector": "keep job board and run history up to the log",
     "auditor": "look after leases and hand-offs of all shards",
 }
+VIEWS: Final = ("job_board", "run_history")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -27,6 +28,12 @@ def parser() -> argparse.ArgumentParser:
         command = _command(commands, role, says)
         if role in {"api", "query"}:
             command.add_argument("--port", type=int, help="port of the listener; 0: chosen")
+        if role == "projector":
+            command.add_argument(
+                "--rebuild",
+                choices=VIEWS,
+                help="build a view anew beside the live one, put it in its place, and end",
+            )
         command.add_argument("--ops-port", type=int, help="port of /readyz and the like; 0: chosen")
     _command(commands, "migrate", "bring the schema of Postgres forward")
     _keys(_command(commands, "keys", "make API keys"))

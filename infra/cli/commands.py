@@ -13,6 +13,8 @@ from infra.up.running import CLICKHOUSE, KAFKA, POSTGRES, attached
 def run(words: argparse.Namespace) -> int:
     """Run the command that was typed; returns the exit status."""
     settings = load(_overrides(words), file=words.config)
+    if getattr(words, "rebuild", None):
+        return _rebuild(words.rebuild, settings)
     if words.command in ROLES:
         return _role(words.command, settings)
     return _COMMANDS[words.command](words, settings)
@@ -52,6 +54,15 @@ def _needs(role: str, settings: Settings) -> tuple[tuple[str, str], ...]:
             return (POSTGRES, CLICKHOUSE)
         case _:
             return (POSTGRES, KAFKA)
+
+
+def _rebuild(view: str, settings: Settings) -> int:
+    from infra.rebuild import rebuild
+    from infra.telemetry import Telemetry
+
+    reached = rebuild(view, attached(settings, POSTGRES, CLICKHOUSE), Telemetry("projector"))
+    print(f"{view} is built anew, up to position {reached} of the log")
+    return 0
 
 
 def _up(words: argparse.Namespace, settings: Settings) -> int:

@@ -68,8 +68,15 @@ class Connection:
     """A client that is made at its first use; safe to share between threads."""
 
     def __init__(self, url: str) -> None:
-        """Remember where to connect; nothing happens before the first use."""
-        self._address = Address.of(url)
+        """Remember where to connect; raises Unavailable for an address that cannot be read."""
+        try:
+            self._address = Address.of(url)
+        except ValueError:
+            # Neither the address nor a part of it is said: there may be a password in it.
+            raise Unavailable(
+                "ClickHouse: clickhouse.url cannot be read; it is http(s)://user:password@host:port,"
+                " with what is special in a password %-encoded"
+            ) from None
         self._lock = threading.Lock()
         self._client: Client | None = None
 

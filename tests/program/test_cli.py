@@ -9,8 +9,9 @@ import pytest
 
 from domain.tenant import parse_key
 from infra.cli import main
-from infra.cli.arguments import ROLES
+from infra.cli.arguments import ROLES, VIEWS
 from infra.embedded.postgres import EmbeddedPostgres
+from infra.rebuild import VIEWS as REBUILT
 from infra.settings import fields
 from tests.program.started import ROOT
 
@@ -153,6 +154,58 @@ def test_doctor_says_of_an_old_schema_that_it_has_to_be_migrated(
     done = tocsin("doctor", "--data", str(tmp_path), TOCSIN_POSTGRES_URL=database)
     assert done.status == 1
     assert "tocsin migrate" in done.out
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://db.example/t?password=hush&user=me", "t?password=***&user=me"),
+        ("postgresql://me:hush@db.example/t", "me:***@db.example/t"),
+        ("host=db.example sslpassword=hush", "sslpassword=***"),
+        ("password hush", "= '***'"),
+    ],
+)
+def test_doctor_shows_no_password_however_it_is_given(tocsin: Tocsin, url: str, shown: str) -> None:
+    done = tocsin("doctor", "--settings", TOCSIN_POSTGRES_URL=url)
+    assert done.status == 0
+    assert "hush" not in done.out + done.err
+    assert shown in done.out
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("postgres.url", {"TOCSIN_POSTGRES_URL": "password hush"}),
+        ("clickhouse.url", {"TOCSIN_CLICKHOUSE_URL": "http://me:hu/hush@127.0.0.1:1"}),
+    ],
+)
+def test_an_address_that_cannot_be_read_is_one_line_without_its_password(
+    tocsin: Tocsin, settings_of: dict[str, str], setting: str, told: dict[str, str]
+) -> None:
+    tocsin("migrate", **settings_of)
+    tocsin("keys", "create", "--tenant", "acme", **settings_of)
+    addresses = {"TOCSIN_CLICKHOUSE_URL": "http://127.0.0.1:1", "TOCSIN_API_OPS_PORT": "0"}
+    done = tocsin("projector", **settings_of | addresses | told)
+    assert done.status == 1
+    assert f"{setting} cannot be read" in done.err
+    assert done.err.count("\n") == 1
+    assert "hush" not in done.err
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_can_be_built_anew_by_name(tocsin: Tocsin, view: str, tmp_path: Path) -> None:
+    assert set(REBUILT) == set(VIEWS)
+    done = tocsin("projector", "--rebuild", view, "--data", str(tmp_path))
+    assert done.err.startswith("tocsin: no address is set for postgres.url")
+
+
+def test_the_board_is_built_anew_from_the_command_line(
+    tocsin: Tocsin, settings_of: dict[str, str]
+) -> None:
+    tocsin("migrate", **settings_of)
+    away = {"TOCSIN_CLICKHOUSE_URL": "http://127.0.0.1:1"}
+    done = tocsin("projector", "--rebuild", "job_board", **settings_of | away)
+    assert (done.status, done.out) == (0, "job_board is built anew, up to position 0 of the log\n")
 
 
 def test_doctor_lists_every_setting_without_secrets(tocsin: Tocsin) -> None:

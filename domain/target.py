@@ -70,14 +70,13 @@ class AddressRules(msgspec.Struct, frozen=True):
     """What the operator changed about the addresses that may be called.
 
     `allowed` opens ranges (and every port in them) that are closed by default; `extra_ports` opens
-    ports from 1024 upwards on public addresses; `own` closes ranges, `own_hosts` names (lower
-    case): those of this installation itself, so that no job calls the scheduler.
+    ports from 1024 upwards on public addresses. `closed_ports` are closed on every other address,
+    whatever is opened: those of our own engines, which ask nobody on loopback for a password.
     """
 
     allowed: tuple[Range, ...] = ()
     extra_ports: tuple[int, ...] = ()
-    own: tuple[Range, ...] = ()
-    own_hosts: tuple[str, ...] = ()
+    closed_ports: tuple[int, ...] = ()
 
 
 class Header(msgspec.Struct, frozen=True, array_like=True):
@@ -118,14 +117,15 @@ def parse_range(text: str) -> Range | Refused:
     return Range(network.version, first, first + network.num_addresses - 1)
 
 
-def address_rules(allowed: Iterable[str] = (), extra_ports: Iterable[int] = ()) -> AddressRules:
+def address_rules(
+    allowed: Iterable[str] = (), extra_ports: Iterable[int] = (), closed_ports: Iterable[int] = ()
+) -> AddressRules:
     """Make rules of CIDR texts that were checked before; a wrong one is a bug of the caller."""
     ranges = [parse_range(text) for text in allowed]
     wrong = [item.detail for item in ranges if isinstance(item, Refused)]
     assert not wrong, wrong
-    return AddressRules(
-        tuple(item for item in ranges if isinstance(item, Range)), tuple(extra_ports)
-    )
+    opened = tuple(item for item in ranges if isinstance(item, Range))
+    return AddressRules(opened, tuple(extra_ports), tuple(closed_ports))
 
 
 def _blocks(*texts: str) -> tuple[Range, ...]:
@@ -182,7 +182,7 @@ def address_allowed(ip: str | bytes, port: int, rules: AddressRules) -> bool:
         return False
     if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
         return False
-    if _within(address, rules.own):
+    if port in rules.closed_ports and not _public(address):
         return False
     if _within(address, rules.allowed):
         return True
@@ -257,13 +257,11 @@ def _parse_url(url: str, rules: AddressRules) -> tuple[str, str, int, str]:
 
 def _judge(host: str | Address, port: int, rules: AddressRules) -> None:
     if isinstance(host, str):
-        if host in rules.own_hosts:
-            raise ValueError("this host is the scheduler itself")
         # A name may resolve into a range that the operator opened, which lifts the rule on ports.
         if not rules.allowed and not _port_open(port, rules):
             raise ValueError(f"port {port} is not open to targets")
     elif not address_allowed(host.packed, port, rules):
-        if _public(host) and not _within(host, rules.own):
+        if _public(host):
             raise ValueError(f"port {port} is not open to targets")
         raise ValueError("this address is not open to targets")
 

@@ -132,6 +132,10 @@ class Targets(_Section, frozen=True):
     ports: Annotated[
         tuple[int, ...], Meta(description="ports beside 80, 443, 8080, 8443; each >= 1024")
     ] = ()
+    closed_ports: Annotated[
+        tuple[int, ...],
+        Meta(description="ports never called on addresses that are not public; `up` adds its own"),
+    ] = ()
 
 
 class Keys(_Section, frozen=True):
@@ -331,6 +335,9 @@ def _refused(settings: Settings) -> Iterator[tuple[str, str, str]]:
     for port in settings.targets.ports:
         if not TARGET_PORT_MIN <= port <= TARGET_PORT_MAX:
             yield "targets", "ports", f"{port}: from {TARGET_PORT_MIN} to {TARGET_PORT_MAX}"
+    for port in settings.targets.closed_ports:
+        if not 1 <= port <= TARGET_PORT_MAX:
+            yield "targets", "closed_ports", f"{port}: from 1 to {TARGET_PORT_MAX}"
     try:
         fault_point(settings.fault.point)
     except ValueError as error:

@@ -29,7 +29,8 @@ def run(process: Process) -> int:
                 )
             )
         )
-        rules = address_rules(settings.targets.allow, settings.targets.ports)
+        targets = settings.targets
+        rules = address_rules(targets.allow, targets.ports, targets.closed_ports)
         deliverer = stack.enter_context(
             closing(
                 CurlDeliverer(

@@ -67,7 +67,8 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
         queue = stack.enter_context(closing(process.queue(produces=True)))
         hand_off = SelfHandOff(queue, process.shards, process.telemetry)
         prompt, turning = PromptLog(log, hand_off), _Turning(hand_off)
-        rules = address_rules(settings.targets.allow, settings.targets.ports)
+        targets = settings.targets
+        rules = address_rules(targets.allow, targets.ports, targets.closed_ports)
         ports = WebPorts(
             prompt, keys, vault, views, process.master, now, token_bytes, Bounds(rules)
         )

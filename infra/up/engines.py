@@ -79,6 +79,11 @@ class Engines:
         """Return process ids by engine; 0 for one that is down just now."""
         return {name: keeper.pid for name, keeper in self.keepers.items()}
 
+    def ports(self) -> list[int]:
+        """Return the ports that they listen on."""
+        engines = (keeper.engine for keeper in self.keepers.values())
+        return [int(engine.address.rpartition(":")[2]) for engine in engines]
+
     def versions(self) -> dict[str, str]:
         """Return the engines' versions; those of engines elsewhere are their own business."""
         with connect(self.settings.postgres.url, name="up") as connection:

@@ -32,9 +32,12 @@ class Roles:
         api = settings.api
         self.port = free_port(api.host, api.port, "api.port")
         self.address = f"http://{shown_host(api.host)}:{self.port}"
+        ports = {role: free_port(api.ops_host, 0, "api.ops_port") for role in ROLES}
+        closed = (*settings.targets.closed_ports, *ports.values())
+        settings = replaced(settings, "targets", closed_ports=closed)
         self._settings = replaced(settings, "api", port=self.port, with_queries=True)
         self._argv = argv
-        self.processes = [self._process(role, say) for role in ROLES]
+        self.processes = [self._process(role, ports[role], say) for role in ROLES]
 
     def start(self) -> None:
         """Start all of them."""
@@ -73,9 +76,8 @@ class Roles:
         """Kill those that are left; returns their names."""
         return [process.name for process in self.processes if process.end()]
 
-    def _process(self, role: str, say: Callable[[str], None]) -> RoleProcess:
+    def _process(self, role: str, ops_port: int, say: Callable[[str], None]) -> RoleProcess:
         settings, fault = self._settings, self._settings.fault
-        ops_port = free_port(settings.api.ops_host, 0, "api.ops_port")
         told = replaced(settings, "api", ops_port=ops_port)
         # An armed crash point is for the first process: its successor must get past it.
         armed = fault.point and fault.role in {"", role}

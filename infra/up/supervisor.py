@@ -14,7 +14,7 @@ from infra import clock
 from infra.embedded.processes import start_ticks
 from infra.lifecycle import DRAIN_US, Stop
 from infra.ops import OpsServer
-from infra.settings import Settings
+from infra.settings import Settings, replaced
 from infra.telemetry import Telemetry
 from infra.up import running
 from infra.up.engines import BROKER, HISTORY, POSTGRES, START_TIMEOUT_S, STOP_TIMEOUT_S, Engines
@@ -55,6 +55,8 @@ class Supervisor:
         self.ops = OpsServer(api.ops_host, api.ops_port, self._telemetry, lambda: self._shown)
         self.engines = Engines(settings, say)
         self.settings = self.engines.settings
+        closed = (*settings.targets.closed_ports, self.ops.port, *self.engines.ports())
+        self.settings = replaced(self.settings, "targets", closed_ports=closed)
         self.roles = Roles(self.settings, say, argv)
         self.api_key = ""
         self.versions: dict[str, str] = {}

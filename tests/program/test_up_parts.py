@@ -4,13 +4,15 @@ import io
 import os
 import socket
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from infra.embedded.errors import EngineError
 from infra.embedded.processes import start_ticks
-from infra.settings import Settings, replaced
+from infra.lifecycle import Stop
+from infra.settings import Settings, load, replaced
 from infra.up import running
 from infra.up.backoff import FIRST_US, MAX_US, STEADY_US, Backoff
 from infra.up.console import Console
@@ -18,6 +20,7 @@ from infra.up.demo import fire_line
 from infra.up.exposition import merged
 from infra.up.ports import free_port, shown_host
 from infra.up.running import CLICKHOUSE, KAFKA, POSTGRES, NotRunning, Running, attached
+from infra.up.supervisor import Supervisor
 
 
 def here(**changes: int) -> Running:
@@ -105,6 +108,23 @@ def test_what_is_needed_is_asked_for_and_nothing_else(tmp_path: Path) -> None:
 def test_where_the_engines_are_is_for_the_owner_only(tmp_path: Path) -> None:
     running.write(tmp_path, here())
     assert stat.S_IMODE((tmp_path / running.FILE).stat().st_mode) == 0o600
+
+
+def test_no_role_calls_the_listeners_of_its_own_up(tmp_path: Path) -> None:
+    settings = replaced(Settings(), "data", dir=str(tmp_path))
+    settings = replaced(settings, "api", port=0, ops_port=0)
+    settings = replaced(settings, "targets", closed_ports=(9_000,))
+    with Stop() as stop:
+        supervisor = Supervisor(settings, stop, lambda _: None)
+        with closing(supervisor.ops):
+            own = {9_000, supervisor.ops.port}
+            addresses = [keeper.engine.address for keeper in supervisor.engines.keepers.values()]
+            own |= {int(address.rpartition(":")[2]) for address in addresses}
+            own |= {process.options.ops_port for process in supervisor.roles.processes}
+            assert len(own) == 9
+            for process in supervisor.roles.processes:
+                told = load(environment=process.options.environment)
+                assert set(told.targets.closed_ports) == own
 
 
 def test_a_fire_shows_lateness_status_and_key() -> None:

@@ -13,7 +13,7 @@ from domain.job.events import JobSpec
 from domain.run import events as e
 from domain.run.state import OpenRun, Ready, Withheld
 from domain.schedule.jitter import due_at, jitter_ms
-from domain.schedule.schedule import OneTime, Plan, passed, plan
+from domain.schedule.schedule import OneTime, Plan, ScheduleBreach, passed, plan
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):
@@ -171,12 +171,12 @@ def settle(
     """Return the verdicts of all slots in (cursor, at], by nominal instant.
 
     `running_since`: first lease of the link that is begun and open, 0 if there is none. `held`: the
-    nominal instant of a withheld frontier, which gets a verdict in its own stream.
+    nominal instant of a withheld frontier, which gets a verdict in its own stream. There are none
+    where the schedule cannot say what its slots were: its job can still be changed and cancelled.
     """
     schedule = job.facts.spec.schedule
     if at <= cursor or isinstance(schedule, OneTime):
         return ()
-    slots = plan(schedule)
     pause = max(cursor, min(at, job.paused_at)) if isinstance(job, job_state.Paused) else at
     split = max(cursor, min(pause, running_since)) if running_since else pause
     spans = [(cursor, split, e.MISFIRE), (split, pause, e.OVERLAP)]
@@ -184,7 +184,10 @@ def settle(
         spans += [(pause, held - 1, e.PAUSED), (held, at, e.PAUSED)]
     else:
         spans.append((pause, at, e.PAUSED))
-    return ranges(slots, tuple(spans))
+    try:
+        return ranges(plan(schedule), tuple(spans))
+    except ScheduleBreach:
+        return ()
 
 
 def effective(job: job_state.JobState, runs: tuple[OpenRun, ...]) -> job_state.JobState:

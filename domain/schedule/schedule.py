@@ -58,7 +58,10 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class ScheduleBreach(Exception):
-    """A plan answered a slot that is not after the instant asked about: a bug, parks the job."""
+    """A plan raised, or answered a slot that is not after the instant asked about: parks the job.
+
+    A bug, or a zone that the pinned data have no longer. Whatever it is, it is this job's alone.
+    """
 
 
 class Plan(Protocol):
@@ -210,7 +213,10 @@ class _Forward:
             return newer[1]
         if older[0] <= t < older[1]:
             return older[1]
-        slot = self._inner.next_after(t)
+        try:
+            slot = self._inner.next_after(t)
+        except Exception as error:
+            raise _breach(f"no slot after {t}", error) from error
         if slot is None:
             return None
         if slot <= t:
@@ -219,22 +225,33 @@ class _Forward:
         return slot
 
     def last_until(self, t: int) -> int | None:
-        slot = self._inner.last_until(t)
+        try:
+            slot = self._inner.last_until(t)
+        except Exception as error:
+            raise _breach(f"no slot until {t}", error) from error
         if slot is not None and slot > t:
             raise ScheduleBreach(f"newest slot {slot} is after {t}")
         return slot
+
+
+def _breach(asked: str, error: Exception) -> ScheduleBreach:
+    """Name what was asked: one job's schedule must not end who works for all of them."""
+    return ScheduleBreach(f"{asked}: {type(error).__name__}: {error}")
 
 
 @lru_cache(PLANS_KEPT)
 def plan(spec: ScheduleSpec) -> Plan:
     """Compile a schedule; the same value gives the same plan.
 
-    Its answers raise `ScheduleBreach` if they ever fail to go forward.
+    Raises `ScheduleBreach` where it cannot; so do its answers if they ever fail to go forward.
     """
     if isinstance(spec, OneTime):
         return _Forward(_OneTimePlan(spec.run_at))
-    fields = cron.read(spec.text)
-    return _Forward(walk.CronPlan(fields, zone.load(spec.zone), spec.gap, spec.fold))
+    try:
+        fields = cron.read(spec.text)
+        return _Forward(walk.CronPlan(fields, zone.load(spec.zone), spec.gap, spec.fold))
+    except Exception as error:
+        raise _breach(f"{spec.text} {spec.zone}", error) from error
 
 
 def passed(

@@ -2,13 +2,14 @@
 
 import pytest
 
+from domain import chain
 from domain.chain import Chain
 from domain.instant import LAST
 from domain.job import events as je
 from domain.job import state as js
 from domain.run import events as re
 from domain.run import state as rs
-from domain.schedule.schedule import ScheduleBreach
+from domain.schedule.schedule import Plan, ScheduleBreach, ScheduleSpec, plan
 from tests.domain.protocol.scene import (
     FAILED,
     MINUTE,
@@ -328,3 +329,37 @@ def test_a_lease_commits_before_the_pause_where_the_schedule_cannot_answer(
     assert desk.last(run.facts.run_id) == ["Scheduled", "Leased"]
     assert isinstance(desk.head(), js.Paused)
     assert [type(event).__name__ for event in desk.log[-2:]] == ["Leased", "Paused"]
+
+
+@pytest.fixture
+def gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The minutely schedule cannot be read any more; others can."""
+
+    def some(schedule: ScheduleSpec) -> Plan:
+        if schedule == spec().schedule:
+            raise ScheduleBreach("the zone is gone")
+        return plan(schedule)
+
+    monkeypatch.setattr(chain, "plan", some)
+
+
+def test_a_job_whose_schedule_is_gone_can_be_cancelled(request: pytest.FixtureRequest) -> None:
+    desk = job()
+    desk.now = slot(3) + SECOND
+    request.getfixturevalue("gone")
+    desk.cancel()
+    assert isinstance(desk.head(), js.Cancelled)
+    assert desk.runs() == ()
+
+
+def test_a_job_whose_schedule_is_gone_goes_on_under_another(
+    request: pytest.FixtureRequest,
+) -> None:
+    desk = job()
+    request.getfixturevalue("gone")
+    desk.fire()
+    assert isinstance(desk.head(), js.Paused)
+    desk.now = slot(3) + SECOND
+    desk.revise(spec(cron("*/5 * * * *")))
+    desk.resume()
+    assert desk.frontier().facts.nominal == slot(5)

@@ -50,6 +50,20 @@ def test_a_newest_slot_that_is_later_is_a_breach(monkeypatch: pytest.MonkeyPatch
         broken.last_until(7)
 
 
+def test_a_zone_that_is_known_no_longer_is_a_breach() -> None:
+    with pytest.raises(ScheduleBreach, match="Atlantis"):
+        plan(Cron("* * * * *", "* * * * *", "Atlantis/Main_Street"))
+
+
+def test_whatever_a_plan_raises_is_a_breach(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "_OneTimePlan", lambda _: object())
+    broken = plan.__wrapped__(OneTime(5))
+    with pytest.raises(ScheduleBreach, match="AttributeError"):
+        broken.next_after(7)
+    with pytest.raises(ScheduleBreach, match="AttributeError"):
+        broken.last_until(7)
+
+
 def test_equal_values_share_one_plan() -> None:
     assert plan(MINUTELY) is plan(Cron("* * * * *", "* * * * *", "UTC"))
 

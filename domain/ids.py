@@ -11,7 +11,6 @@ SIZE: Final = 16
 TENANT: Final = "tn"
 JOB: Final = "jb"
 RUN: Final = "rn"
-SESSION: Final = "ss"
 
 SLOT, MANUAL, BACKFILL, REDRIVE = 0, 1, 2, 3
 """Kinds of run. Only `SLOT` runs are links of the job's chain."""

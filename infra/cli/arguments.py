@@ -14,6 +14,8 @@ ROLES: Final = {
     "projector": "keep job board and run history up to the log",
     "auditor": "look after leases and hand-offs of all shards",
 }
+_KEPT: Final = argparse.SUPPRESS
+"""Default of a flag of an action: what was typed before the action stays, unless typed again."""
 VIEWS: Final = ("job_board", "run_history")
 
 
@@ -36,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
             )
         command.add_argument("--ops-port", type=int, help="port of /readyz and the like; 0: chosen")
     _command(commands, "migrate", "bring the schema of Postgres forward")
-    _keys(_command(commands, "keys", "make API keys"))
+    _keys(_command(commands, "keys", "make, list and revoke API keys"))
     doctor = _command(commands, "doctor", "check engines and settings; say how to put them right")
     doctor.add_argument("--settings", action="store_true", help="list every setting and its value")
     commands.add_parser("bench", help="measure: rates, lateness, CPU per fire", add_help=False)
@@ -81,8 +83,7 @@ def _up(command: argparse.ArgumentParser) -> None:
 def _keys(command: argparse.ArgumentParser) -> None:
     actions = command.add_subparsers(dest="action", required=True, metavar="ACTION")
     create = actions.add_parser("create", help="make a key, and its tenant; shown this once")
-    # Suppressed: what was typed before `create` stays, unless it is typed again.
-    _where(create, argparse.SUPPRESS)
+    _where(create, _KEPT)
     create.add_argument("--tenant", required=True, metavar="NAME", help="name of the tenant")
     create.add_argument(
         "--scopes",
@@ -90,3 +91,7 @@ def _keys(command: argparse.ArgumentParser) -> None:
         metavar="LIST",
         help="what it may do, comma-separated (default: %(default)s)",
     )
+    _where(actions.add_parser("list", help="list all keys; secrets are kept nowhere"), _KEPT)
+    revoke = actions.add_parser("revoke", help="end a key: it is refused everywhere within 5 s")
+    _where(revoke, _KEPT)
+    revoke.add_argument("kid", metavar="KID", help="id of the key: its third part, as listed")

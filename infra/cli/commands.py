@@ -80,15 +80,23 @@ def _migrate(_words: argparse.Namespace, settings: Settings) -> int:
 
 
 def _keys(words: argparse.Namespace, settings: Settings) -> int:
-    from infra.up.schema import create_key
+    from infra.up.schema import create_key, list_keys, revoke_key
 
+    settings = attached(settings, POSTGRES)
+    if words.action == "list":
+        print("\n".join(list_keys(settings)) or "there are none")
+        return 0
+    if words.action == "revoke":
+        revoke_key(settings, words.kid)
+        print(f"{words.kid} is revoked")
+        return 0
     scopes = tuple(word.strip() for word in words.scopes.split(",") if word.strip())
     unknown = [word for word in scopes if word not in SCOPES]
     if unknown or not scopes:
         raise SettingsError(
             f"--scopes {words.scopes!r} cannot be used: choose from {', '.join(SCOPES)}"
         )
-    print(create_key(attached(settings, POSTGRES), words.tenant, scopes))
+    print(create_key(settings, words.tenant, scopes))
     return 0
 
 

@@ -1,9 +1,13 @@
 """What is done to Postgres before the roles start: the schema, the installation, a tenant's key."""
 
+from collections.abc import Iterator
+from contextlib import closing
+
+from domain.instant import rfc3339
 from domain.tenant import parse_key
 from infra.ids import new_id
 from infra.postgres import migrate
-from infra.postgres.tenants import Tenants
+from infra.postgres.tenants import TenantError, Tenants
 from infra.settings import Settings
 from infra.vault import check_master, master_key
 
@@ -24,22 +28,36 @@ def create_key(settings: Settings, tenant: str, scopes: tuple[str, ...], name: s
 
     Raises MasterKeyError, TenantError, Unavailable.
     """
-    master = master_key(settings.master_file, create=True)
-    check_master(settings.postgres.url, master)
-    tenants = Tenants(settings.postgres.url, master)
-    try:
+    with closing(_tenants(settings)) as tenants:
         return tenants.create_key(tenant, name=name, scopes=scopes)
-    finally:
-        tenants.close()
+
+
+def list_keys(settings: Settings) -> Iterator[str]:
+    """Yield a line for each key, oldest first; raises MasterKeyError, Unavailable."""
+    with closing(_tenants(settings)) as tenants:
+        for key in tenants.listed():
+            state = f"revoked {rfc3339(key.revoked_at)}" if key.revoked_at else "valid"
+            made = rfc3339(key.created_at)
+            yield f"{key.kid}  {key.tenant}  made {made}  {state}  {','.join(key.scopes)}"
+
+
+def revoke_key(settings: Settings, kid: str) -> None:
+    """End a key; raises TenantError where there is none of this id."""
+    with closing(_tenants(settings)) as tenants:
+        if not tenants.revoke(kid):
+            raise TenantError(f"there is no key {kid!r}: `tocsin keys list` shows their ids")
 
 
 def knows_key(settings: Settings, text: str) -> bool:
     """Tell whether this is a key of this Postgres that was not revoked; raises Unavailable."""
     key = parse_key(text)
-    tenants = Tenants(settings.postgres.url, master_key(settings.master_file, create=True))
-    try:
+    with closing(_tenants(settings)) as tenants:
         return key is not None and any(
             found.kid == key.kid and not found.revoked_at for found in tenants.listed()
         )
-    finally:
-        tenants.close()
+
+
+def _tenants(settings: Settings) -> Tenants:
+    master = master_key(settings.master_file, create=True)
+    check_master(settings.postgres.url, master)
+    return Tenants(settings.postgres.url, master)

@@ -105,6 +105,32 @@ def test_a_key_is_printed_once_and_can_be_read(tocsin: Tocsin, settings_of: dict
     assert done.out.count("\n") == 1
 
 
+def test_a_key_is_listed_and_revoked_by_its_id(tocsin: Tocsin, settings_of: dict[str, str]) -> None:
+    tocsin("migrate", **settings_of)
+    made = parse_key(tocsin("keys", "create", "--tenant", "acme", **settings_of).out.strip())
+    assert made is not None
+    (line,) = [
+        line
+        for line in tocsin("keys", "list", **settings_of).out.splitlines()
+        if line.startswith(made.kid)
+    ]
+    assert "  acme  " in line
+    assert "  valid  " in line
+    assert made.secret.hex() not in line
+    assert tocsin("keys", "revoke", made.kid, **settings_of).status == 0
+    after = tocsin("keys", "list", **settings_of).out
+    assert any(line.startswith(made.kid) and "  revoked 2" in line for line in after.splitlines())
+
+
+def test_a_key_that_is_not_there_cannot_be_revoked(
+    tocsin: Tocsin, settings_of: dict[str, str]
+) -> None:
+    tocsin("migrate", **settings_of)
+    done = tocsin("keys", "revoke", "0" * 16, **settings_of)
+    assert done.status == 1
+    assert "tocsin keys list" in done.err
+
+
 @pytest.mark.parametrize("words", [("--data", "{}", "create"), ("create", "--data", "{}")])
 def test_the_folder_can_be_named_before_and_after_the_action(
     tocsin: Tocsin, settings_of: dict[str, str], words: tuple[str, ...]

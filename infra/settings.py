@@ -108,7 +108,7 @@ class Log(_Section, frozen=True):
 
     shards: Annotated[int, Meta(ge=1, le=4_096, description="slices of jobs; fixed")] = 64
     partitions: Annotated[int, Meta(ge=1, le=1_024, description="broker partitions; fixed")] = 16
-    stripes: Annotated[int, Meta(ge=1, le=64, description="writer connections per process")] = 4
+    stripes: Annotated[int, Meta(ge=1, le=64, description="writer connections per process")] = 2
 
 
 class Dispatch(_Section, frozen=True):
@@ -116,7 +116,7 @@ class Dispatch(_Section, frozen=True):
 
     concurrency: Annotated[
         int, Meta(ge=1, le=900, description="calls in flight of one dispatcher")
-    ] = 128
+    ] = 256
     held_max: Annotated[
         int, Meta(ge=1_000, le=5_000_000, description="entries held until due; above: no fetching")
     ] = 200_000

@@ -103,8 +103,11 @@ def test_an_answer_that_says_gone_ends_the_run_and_pauses_the_job() -> None:
 
 def test_a_tenant_without_a_key_has_a_dead_letter_and_no_call() -> None:
     scene = Scene()
-    sealed = scene.vault.seal(jobs.TENANT, bytes(16), b"body")
-    run = scene.define(jobs.spec(jobs.once(scene.clock.now() + 100), payload=sealed))
+    job_id, now = jobs.job_id(0, scene.log.shards), scene.clock.now()
+    sealed = scene.vault.seal(jobs.TENANT, job_id, b"body")
+    defined = jobs.define(job_id, jobs.spec(jobs.once(now + 100), payload=sealed), now)
+    scene.append(defined)
+    run = jobs.ready_run(defined)
     scene.vault.destroy(jobs.TENANT)
     scene.hand_off()
     scene.until(lambda: scene.ended(run))

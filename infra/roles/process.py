@@ -122,9 +122,15 @@ def loop(
     sockets: Callable[[], lifecycle.Sockets] | None = None,
 ) -> int:
     """Run a role until it is told to stop; returns the exit status."""
+
+    def waited_for() -> lifecycle.Sockets:
+        # A role that rests reads nothing: its sockets would wake it for ever.
+        trusted = process.keeper.clock.trusted
+        return sockets() if sockets is not None and trusted else ((), ())
+
     with lifecycle.Stop() as stop:
         drained = lifecycle.run(
-            Trusting(role, process), stop, process.keeper.tick, sockets, process.unavailable
+            Trusting(role, process), stop, process.keeper.tick, waited_for, process.unavailable
         )
     return 0 if drained else 1
 

@@ -9,7 +9,7 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
-UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
+UV := $(BIN)/uv pip install --system-certs --quiet --python $(BIN)/python
 # More words for the command behind a target: make test ARGS="-k chain", make up ARGS="--no-demo".
 ARGS ?=
 

@@ -158,6 +158,7 @@ class Flights:
         room = self.deliverer.room
         calls: list[Call] = []
         late: list[int] = []
+        aside: list[_Waiting] = []
         waiting = self._waiting
         while waiting and (len(calls) < room or tick.mono_us >= waiting[0][2]):
             flight, pinned, not_after_us = waiting.popleft()
@@ -182,14 +183,16 @@ class Flights:
                 stripe.add_reports([flight], tick.mono_us)
                 continue
             except Unavailable:
-                # The keys cannot be read now: it waits on, for as long as it may still be sent.
+                # The keys cannot be read now: it waits on, for as long as it may still be sent, and
+                # stands in nobody's way.
                 self.ports.telemetry.count("engine_unavailable")
-                waiting.appendleft((flight, pinned, not_after_us))
-                break
+                aside.append((flight, pinned, not_after_us))
+                continue
             self._called[self._token] = flight
             calls.append(call)
             if facts.attempt == 1:
                 late.append(tick.at - facts.due_at)
+        waiting.extendleft(reversed(aside))
         if calls:
             self.deliverer.submit(calls)
             self.ports.faults.hit(CALLED)

@@ -13,6 +13,7 @@ from typing import Final
 OFFSET_MAX_MS: Final = 500
 TRIP_MAX_MS: Final = 50
 """A slower answer says too little, once there was a better one."""
+DOUBT_US: Final = 3_000_000
 STALE_US: Final = 10_000_000
 """After so long without a good answer a slow one is better than none."""
 
@@ -67,5 +68,9 @@ class DatabaseClock:
 
     @property
     def trusted(self) -> bool:
-        """Whether the database has answered, and its last two answers agree with each other."""
-        return self._seen and not self._doubted
+        """Whether the database has answered, and its last two answers agree with each other.
+
+        A doubt that no answer settles ends with DOUBT_US: while the database is away nothing can be
+        decided anyhow, and a role must not stop to listen to what is in flight.
+        """
+        return self._seen and not (self._doubted and self._mono_us() - self._known[1] < DOUBT_US)

@@ -173,6 +173,7 @@ class PostgresCommandLog:
         ]
         self._turn = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = False
 
     async def start(self) -> None:
         """Begin to connect."""
@@ -181,12 +182,15 @@ class PostgresCommandLog:
 
     async def close(self) -> None:
         """Close the connections; what is outstanding gets Unavailable."""
+        self._closing = True
+        for writer in self._writers:
+            writer.wire.close()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for wire in (*self._readers, *(writer.wire for writer in self._writers)):
-            wire.close()
+        for reader in self._readers:
+            reader.close()
 
     async def define(self, decision: Decision) -> Accepted | BodyDiffers | Rejected:
         """Append a definition, grouped with others; Rejected(`exists`) where the job exists."""
@@ -238,9 +242,19 @@ class PostgresCommandLog:
 
     def read_back(self, batch: Sequence[_Pending], expires_at: int) -> None:
         """Find out what became of a batch whose commit has an unknown outcome."""
+        if self._closing:
+            _fail(batch, Unavailable("this process ends; the command may have been committed"))
+            return
         self._spawn(self._read_back(batch, expires_at))
 
     async def _read_back(self, batch: Sequence[_Pending], expires_at: int) -> None:
+        try:
+            await self._settle(batch, expires_at)
+        finally:
+            # Whatever ended this, nobody is left without an answer.
+            _fail(batch, Unavailable("the outcome of the commit could not be read"))
+
+    async def _settle(self, batch: Sequence[_Pending], expires_at: int) -> None:
         decisions = [pending.decision for pending in batch]
         lock = append.lock_parameters(append.shards_of(decisions, self.shards))
         values = cr.happened_parameters(decisions)

@@ -67,6 +67,8 @@ where view_positions.position < excluded.position
 """
 """Statements of one write of the board, each a set of rows; `_SAVE` in the wire's own form."""
 ROWS_MAX: Final = 1_000
+SETS_MAX: Final = 8
+"""Sets of one transaction, so that it ends within a reply's bound."""
 _JSON: Final = msgspec.json.Encoder().encode
 _LONG: Final = f"set local statement_timeout = {SWAP_TIMEOUT_MS}"
 _HOLD: Final = "lock table job_board in share row exclusive mode"
@@ -158,10 +160,16 @@ class PostgresBoardStore:
     def write(
         self, view: str, changes: Sequence[BoardChange], positions: Mapping[int, int]
     ) -> None:
-        """Apply changes in order and save the positions."""
+        """Apply changes in order and save the positions, in the last of several transactions.
+
+        A batch that is cut short begins again, which changes nothing: versions only rise.
+        """
         name = view.encode()
         request: list[Statement] = []
         for run in _runs(changes):
+            if len(request) >= SETS_MAX:
+                self._wire.call(request)
+                request = []
             if isinstance(run[0], BoardRow):
                 request.append(("put", [name, *_put(run)]))
             else:

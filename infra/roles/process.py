@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Final
 
-from commandside.ports import Tick
+from commandside.ports import Tick, Unavailable
 from infra import clock, lifecycle
 from infra.faults import NoFaults, SuicideAt, fault_point
 from infra.kafka.options import KafkaOptions
@@ -83,6 +83,12 @@ class Process:
             session_timeout_ms=kafka.session_timeout_ms,
         )
         return KafkaReadyQueue(options, clock.mono_us, self.telemetry)
+
+    def now(self) -> int:
+        """Return the database clock, ms; raises Unavailable while it is in doubt."""
+        if not self.keeper.clock.trusted:
+            raise Unavailable(JUMPED)
+        return self.keeper.clock.now()
 
     def unavailable(self, detail: str) -> None:
         """Say that an engine is away."""

@@ -40,7 +40,7 @@ def run_queries(process: Process) -> int:
 
 
 def _serve(process: Process, *, command: bool, query: bool) -> int:
-    settings, conninfo, now = process.settings, process.conninfo, process.keeper.clock.now
+    settings, conninfo = process.settings, process.conninfo
     port = settings.api.port if command else settings.api.query_port
     port = free_port(settings.api.host, port, "api.port" if command else "api.query_port")
     family = socket.AF_INET6 if ":" in settings.api.host else socket.AF_INET
@@ -70,7 +70,7 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
         targets = settings.targets
         rules = address_rules(targets.allow, targets.ports, targets.closed_ports)
         ports = WebPorts(
-            prompt, keys, vault, views, process.master, now, token_bytes, Bounds(rules)
+            prompt, keys, vault, views, process.master, process.now, token_bytes, Bounds(rules)
         )
         app = build_app(
             ports,

@@ -136,7 +136,7 @@ def test_an_engine_that_was_killed_is_used_again_with_all_that_was_written() -> 
 
 @pytest.mark.parametrize("url", ["", "localhost:8123", "ftp://h:1", "http://"])
 def test_an_address_that_is_none_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match=r"clickhouse\.url"):
+    with pytest.raises(Unavailable, match=r"clickhouse\.url"):
         ClickHouseHistory(url, "tocsin")
 
 

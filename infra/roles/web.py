@@ -16,6 +16,7 @@ from infra.clickhouse.runs import ClickHouseRuns
 from infra.postgres.board import PostgresBoard
 from infra.postgres.command_log import PostgresCommandLog
 from infra.postgres.tenants import PostgresKeys
+from infra.request_heads import BoundedHeads
 from infra.roles.process import Process
 from infra.up.ports import free_port
 from infra.vault import TenantVault
@@ -81,7 +82,7 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
         )
         config = uvicorn.Config(
             app,
-            http="httptools",
+            http=BoundedHeads,
             loop="uvloop",
             lifespan="on",
             log_config=None,

@@ -20,9 +20,8 @@ class BoundedHeads(HttpToolsProtocol):
     _looked_at = -1
     _timer: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn
         """Begin to look at this connection every HEAD_S."""
-        assert isinstance(transport, asyncio.Transport)
         super().connection_made(transport)
         self._timer = self.loop.call_later(HEAD_S, self.look)
 

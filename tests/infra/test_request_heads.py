@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import uvicorn
@@ -14,16 +14,18 @@ from infra.request_heads import HEAD_BYTES_MAX, BoundedHeads
 BEGIN = b"POST /v1/jobs HTTP/1.1\r\nHost: tocsin\r\n"
 
 
-class Wire(asyncio.Transport):
-    """Keeps what is written to the client."""
+class Wire:
+    """Keeps what is written to the client; as uvloop's, it is no asyncio.Transport."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.written = b""
         self.closed = False
 
-    def write(self, data: Any) -> None:
-        self.written += bytes(data)
+    def get_extra_info(self, name: str) -> None:
+        """Nothing is known of the other end."""
+
+    def write(self, data: bytes) -> None:
+        self.written += data
 
     def close(self) -> None:
         self.closed = True
@@ -55,7 +57,7 @@ def connected() -> Iterator[Connected]:
     loop = asyncio.new_event_loop()
     with closing(loop):
         protocol, wire = BoundedHeads(config, ServerState(), {}, loop), Wire()
-        protocol.connection_made(wire)
+        protocol.connection_made(cast("asyncio.Transport", wire))
         yield protocol, wire
         protocol.connection_lost(None)
         for task in list(protocol.tasks):

@@ -13,6 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Final
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -40,6 +41,8 @@ EXPIRES_MS: Final = 8_000
 """An append that has not got its locks by then is void, so that a read-back can be final."""
 PENDING_MAX: Final = 20_000
 DECIDE_TRIES: Final = 10
+TURN_S: Final = 10
+"""Commands of this process on one job take turns, and wait for theirs no longer than this."""
 READ_BACK_TRIES: Final = 20
 READ_BACK_PAUSE_S: Final = 0.5
 READERS: Final = 2
@@ -172,6 +175,7 @@ class PostgresCommandLog:
             for n in range(READERS)
         ]
         self._turn = 0
+        self._turns: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
 
@@ -208,7 +212,24 @@ class PostgresCommandLog:
     async def command(
         self, job_id: bytes, command_id: bytes, body_hash: bytes, decide: Decide
     ) -> Accepted | BodyDiffers | Rejected:
-        """Decide on what is read, append under guards on it, and decide again if it has moved."""
+        """Decide on what is read, append under guards on it, and decide again if it has moved.
+
+        In turn with others on the job: side by side only one of them would hold at a time.
+        """
+        turn = self._turns.setdefault(job_id, asyncio.Lock())
+        try:
+            async with asyncio.timeout(TURN_S):
+                await turn.acquire()
+        except TimeoutError:
+            raise Unavailable("too many commands wait for this job") from None
+        try:
+            return await self._command(job_id, command_id, body_hash, decide)
+        finally:
+            turn.release()
+
+    async def _command(
+        self, job_id: bytes, command_id: bytes, body_hash: bytes, decide: Decide
+    ) -> Accepted | BodyDiffers | Rejected:
         for _ in range(DECIDE_TRIES):
             if command_id:
                 repeat = await self._repeat(job_id, command_id, body_hash)

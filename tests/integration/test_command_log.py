@@ -94,11 +94,11 @@ def test_commands_that_race_for_one_job_all_hold_in_some_order(log_database: str
                 answer = await log.command((1).to_bytes(16, "big"), b"", b"", change)
                 assert isinstance(answer, Accepted)
 
-            await asyncio.gather(*(rename(n) for n in range(5)))
+            await asyncio.gather(*(rename(n) for n in range(30)))
             standing = await log.standing((1).to_bytes(16, "big"))
             assert standing is not None
-            assert standing.job.facts.version == 6
-            assert standing.runs[0].facts.spec_version == 6
+            assert standing.job.facts.version == 31
+            assert standing.runs[0].facts.spec_version == 31
 
     asyncio.run(scenario())
 

@@ -101,7 +101,7 @@ def findings(told: Settings) -> Iterator[Finding]:
         yield from _guarded("kafka", lambda: _kafka(told))
     if told.clickhouse.url:
         yield from _guarded("clickhouse", lambda: _clickhouse(told))
-    yield from _guarded("targets", lambda: _targets(told))
+    yield from _guarded("targets", lambda: _targets(told, runs=found is not None))
 
 
 def _guarded(about: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
@@ -292,12 +292,15 @@ def _clickhouse(told: Settings) -> Iterator[Finding]:
         link.close()
 
 
-def _targets(told: Settings) -> Iterator[Finding]:
+def _targets(told: Settings, *, runs: bool) -> Iterator[Finding]:
     allowed = ", ".join(told.targets.allow)
+    more = "; `up` may allow more, by --allow-target and for its demo" if runs else ""
     if allowed:
-        yield Finding(NOTE, "targets", f"private addresses that every tenant may call: {allowed}")
+        yield Finding(
+            NOTE, "targets", f"private addresses that every tenant may call: {allowed}{more}"
+        )
     else:
-        yield Finding(OK, "targets", "private and loopback addresses are refused")
+        yield Finding(OK, "targets", f"private and loopback addresses are refused{more}")
     if told.fault.point:
         yield Finding(WRONG, "fault", f"{told.fault.point} is armed", "unset fault.point")
 

@@ -331,7 +331,7 @@ def _refused(settings: Settings) -> Iterator[tuple[str, str, str]]:
     for text in settings.targets.allow:
         found = parse_range(text)
         if isinstance(found, Refused):
-            yield "targets", "allow", f"{text!r}: {found.detail}"
+            yield "targets", "allow", found.detail
     for port in settings.targets.ports:
         if not TARGET_PORT_MIN <= port <= TARGET_PORT_MAX:
             yield "targets", "ports", f"{port}: from {TARGET_PORT_MIN} to {TARGET_PORT_MAX}"

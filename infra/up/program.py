@@ -59,7 +59,7 @@ class _Shown:
         api, versions = supervisor.roles.address, supervisor.versions
         names = ("tocsin", "postgres", "broker", "history", "zones")
         say("  " + ", ".join(f"{name} {versions[name]}" for name in names if name in versions))
-        say(f"  commands and queries  {api}")
+        say(f"  commands and queries  {api}, described at {api}/openapi.json")
         say(f"  operators             {supervisor.ops.address}/readyz, /healthz, /metrics")
         say(f"  data and logs         {supervisor.settings.data_dir}")
         say(f"  demo API key          {supervisor.api_key}")

@@ -155,7 +155,8 @@ class HandOff:
 
     def _refused(self, away: Unavailable, tick: Tick) -> None:
         self._telemetry.count("engine_unavailable")
-        if not self.overdue:
+        # Before the first answer it is only not there yet, as after every start.
+        if self._incarnation and not self.overdue:
             self._telemetry.alarm("hand_off_refused", str(away))
         self.overdue = True
         self._rest_until_us = tick.mono_us + REFUSED_US
@@ -203,14 +204,17 @@ class HandOff:
             self._telemetry.count("engine_unavailable")
 
     def _notice(self) -> None:
-        """Forget what was sent to a broker that is another one now."""
+        """Forget what was sent to a broker that is another one now.
+
+        A process that has just started cannot know what the broker holds of what was marked before:
+        it counts as another one too. Where it is the same, a minute's hints go out twice.
+        """
         known = self._queue.incarnation()
         if not known or known == self._incarnation:
             return
-        if self._incarnation:
-            self.renewals += 1
-            self._on_its_way.clear()
-            self._unmarked.clear()
+        self.renewals += 1
+        self._on_its_way.clear()
+        self._unmarked.clear()
         self._incarnation = known
 
     def _expire(self, tick: Tick) -> None:

@@ -29,6 +29,7 @@ class GroupOffsets:
         self._positions: Positions = {}
         self._wanted = False
         self._next_us = 0
+        self._closed = False
         self._asked: Future[Positions] | None = None
         # Its call waits for the broker, and nothing else may.
         self._thread = ThreadPoolExecutor(1, "group offsets")
@@ -59,7 +60,10 @@ class GroupOffsets:
         self._thread.submit(self._drop)
 
     def close(self) -> None:
-        """End the client in the background, when its call is over."""
+        """End the client in the background, when its call is over; a second time it is nothing."""
+        if self._closed:
+            return
+        self._closed = True
         self.forget()
         self._thread.shutdown(wait=False)
 

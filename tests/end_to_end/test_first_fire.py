@@ -98,7 +98,7 @@ def one_time(receiver: Receiver, **more: Any) -> dict[str, Any]:
     """A job due now."""
     return {
         "type": "one_time",
-        "run_at": dt.datetime.now(dt.UTC).isoformat(),
+        "run_at": dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds"),
         "target": {"kind": "http", "url": f"{receiver.url}/once", "method": "POST"},
         "payload": {"a": 1},
     } | more

@@ -85,6 +85,7 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
             http=BoundedHeads,
             loop="uvloop",
             lifespan="on",
+            ws="none",
             log_config=None,
             access_log=False,
             server_header=False,

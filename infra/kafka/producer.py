@@ -45,11 +45,11 @@ class ChunkProducer:
                 encode(stamped),
                 partial(self._delivered, chunk),
             )
-        self._producer.poll(0)
+        self._poll()
 
     def confirmed(self) -> list[Published]:
         """Return what the broker has confirmed since the last call."""
-        self._producer.poll(0)
+        self._poll()
         found, self._confirmed = self._confirmed, []
         return found
 
@@ -85,6 +85,12 @@ class ChunkProducer:
         except KafkaException as error:
             self._failed(error.args[0])
             raise Unavailable(str(error)) from error
+
+    def _poll(self) -> None:
+        try:
+            self._producer.poll(0)
+        except KafkaException as error:
+            self._failed(error.args[0])
 
     def _delivered(self, chunk: Chunk, error: KafkaError | None, message: Message) -> None:
         if error is not None:

@@ -21,7 +21,7 @@ from domain import wording
 from domain.idempotency import DEFAULT_TEMPLATE, Template, parse_template
 from domain.job import events as e
 from domain.problem import Reason, invalid
-from domain.refusal import Refused
+from domain.refusal import Refused, token
 from domain.retry import ONE_TIME_DEFAULT, RECURRING_DEFAULT, RetryPolicy, parse_retry
 from domain.run.decide import MAX_OPEN_RUNS
 from domain.schedule import schedule as schedules
@@ -464,7 +464,7 @@ class _Reader:
 
 
 def _escaped(name: str) -> str:
-    return name[:64].replace("~", "~0").replace("/", "~1")
+    return token(name[:64])
 
 
 _READERS: Final[dict[str, Callable[[_Reader], None]]] = {

@@ -26,6 +26,8 @@ from domain.tenant import KeyRecord
 
 SESSION_MS: Final = 10_000
 SESSION_RENEW_MS: Final = 3_000
+SESSION_LEFT_MS: Final = 2_000
+"""What a session must have left to lease: the send deadline and as much again."""
 BATCH_MAX: Final = 250
 """Slices or leases of one transaction."""
 

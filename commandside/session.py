@@ -8,6 +8,7 @@ itself.
 from typing import Final
 
 from commandside.ports import (
+    SESSION_LEFT_MS,
     SESSION_MS,
     SESSION_RENEW_MS,
     DoneReply,
@@ -22,8 +23,6 @@ from commandside.ports import (
 )
 from domain.ids import SIZE
 
-LEASE_LEFT_MS: Final = 2_000
-"""A lease is only taken with this much of the session left."""
 RETRY_US: Final = 500_000
 """Pause after a renewal that failed."""
 
@@ -46,7 +45,7 @@ class Session:
 
     def may_lease(self, tick: Tick) -> bool:
         """Tell whether enough of the session is left, by our own clock, for a lease."""
-        return self._known and tick.mono_us < self._trusted_until_us - LEASE_LEFT_MS * 1_000
+        return self._known and tick.mono_us < self._trusted_until_us - SESSION_LEFT_MS * 1_000
 
     def keep(self, tick: Tick) -> None:
         """Start or renew the session when it is time."""

@@ -157,10 +157,6 @@ class TimingHeap:
         if self._held.get(run_id, version + 1) <= version:
             del self._held[run_id]
 
-    def forget(self, dead: Parcel) -> None:
-        """Mark a message as revoked; its entries are swept by `sweep`."""
-        dead.dead = True
-
     def sweep(self) -> None:
         """Drop the entries of revoked messages."""
         self._buckets = {

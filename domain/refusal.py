@@ -8,3 +8,8 @@ class Refused(msgspec.Struct, frozen=True):
 
     pointer: str
     detail: str
+
+
+def token(name: str) -> str:
+    """Return a member's name as a JSON pointer has it (RFC 6901)."""
+    return name.replace("~", "~0").replace("/", "~1")

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from domain.refusal import Refused
+from domain.refusal import Refused, token
 
 Backoff = Literal["exponential", "fixed", "list"]
 Jitter = Literal["full", "none"]
@@ -135,7 +135,7 @@ def parse_retry(raw: object, default: RetryPolicy) -> RetryPolicy | tuple[Refuse
     wrong: list[Refused] = []
     values: dict[str, object] = {}
     for key, value in raw.items():
-        pointer = f"/retry/{str(key).replace('~', '~0').replace('/', '~1')}"
+        pointer = f"/retry/{token(str(key))}"
         if key not in _FIELDS:
             wrong.append(Refused(pointer, f"unknown field; one of {', '.join(_FIELDS)}"))
             continue

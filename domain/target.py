@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from domain.refusal import Refused
+from domain.refusal import Refused, token
 
 URL_LENGTH_MAX: Final = 2048
 HEADERS_MAX: Final = 20
@@ -274,7 +274,7 @@ def _parse_headers(headers: Mapping[str, object]) -> tuple[tuple[Header, ...], l
     wrong: list[Refused] = []
     seen: set[str] = set()
     for name, value in headers.items():
-        pointer = f"{base}/{name.replace('~', '~0').replace('/', '~1')}"
+        pointer = f"{base}/{token(name)}"
         low = name.lower()
         if not _HEADER_NAME.fullmatch(name):
             wrong.append(Refused(pointer, "a name has 1 to 64 letters, digits and hyphens"))

@@ -26,9 +26,6 @@ CACHED_TENANTS: Final = 10_000
 
 _KEYS: Final = "select key_id, wrapped from tenant_keys where tenant_id = %s order by key_id"
 _ANY: Final = "select tenant_id, key_id, wrapped from tenant_keys order by tenant_id limit 1"
-_ADD: Final = """
-insert into tenant_keys (tenant_id, key_id, wrapped, created_at) values (%s, %s, %s, tocsin_now())
-"""
 
 
 class MasterKeyError(Exception):
@@ -128,13 +125,6 @@ class TenantVault:
             )
         except InvalidTag as error:
             raise KeyGone("the bytes are not ciphertext of this tenant and job") from error
-
-    def add_key(self, tenant_id: bytes, key_id: int = 1) -> None:
-        """Make and store a new key for a tenant."""
-        wrapped = wrap_key(self._master, tenant_id, key_id, new_secret())
-        with self._link.use() as connection:
-            connection.execute(_ADD, (tenant_id.hex(), key_id, wrapped))
-        self._keys.pop(tenant_id, None)
 
     def close(self) -> None:
         """Close the connection."""

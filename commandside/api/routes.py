@@ -30,7 +30,7 @@ from commandside.jobs import Done, Jobs
 from commandside.reading import read_job, read_object
 from commandside.replies import JobReply
 from domain.problem import invalid
-from domain.refusal import Refused
+from domain.refusal import Refused, token
 from domain.tenant import JOBS_WRITE
 
 _ENCODE: Final = msgspec.json.Encoder().encode
@@ -159,7 +159,7 @@ async def _because(
     body = read_object(raw)
     wrong = []
     for name, value in body.items():
-        pointer = "/" + name[:64].replace("~", "~0").replace("/", "~1")
+        pointer = "/" + token(name[:64])
         if name not in fields:
             wrong.append(
                 Refused(pointer, "not supported yet" if name in later else "unknown field")

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from commandside.ports import (
+    SESSION_LEFT_MS,
     SESSION_MS,
     Granted,
     LeaseReply,
@@ -31,7 +32,6 @@ from domain.run.decide import lease_until
 from domain.sharding import shard_of
 from projections.due_index import ACTIVE, FINISHED, HeadRow, head_row
 
-SESSION_LEFT_MS: Final = 2_000
 SESSION_KEPT_MS: Final = 60_000
 
 WithRow = rs.Ready | rs.InFlight | rs.Awaiting

@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import astuple
 
+from commandside.ports import SESSION_LEFT_MS
 from domain.catalogue import NAMES, encode
 from domain.envelope import Decision, JobAt, RunAt, Slice, StreamAt
 from domain.job import state as js
@@ -26,9 +27,6 @@ from domain.sharding import shard_of
 from infra.postgres import arrays
 from infra.postgres.rows import DUE_COLUMNS, NO_ID, NONE, Fields
 from projections.due_index import DueRow, HeadRow, due_row, head_row
-
-SESSION_LEFT_MS: Final = 2_000
-"""What a session must have left to lease: the send deadline and as much again."""
 
 SETTINGS: Final = (
     "select set_config(name, 'off', false) from unnest(array['jit', 'enable_seqscan',"

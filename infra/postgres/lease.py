@@ -12,11 +12,10 @@ from typing import Final
 
 import msgspec
 
-from commandside.ports import Granted, LeaseReply, Want
+from commandside.ports import SESSION_LEFT_MS, Granted, LeaseReply, Want
 from domain.run.decide import LEASE_MARGIN_MS, SEND_DEADLINE_MS
 from domain.run.state import InFlight
 from infra.postgres import arrays
-from infra.postgres.append import SESSION_LEFT_MS
 from infra.postgres.rows import Fields, due_rows, jobs, record_of
 from projections.due_index import ACTIVE, FINISHED, LEASED, READY, run_of
 

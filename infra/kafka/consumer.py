@@ -130,21 +130,28 @@ class ChunkConsumer:
             self._apply_pause(list(self._holdings))
 
     def discard(self) -> None:
-        """Leave the group; may take as long as the broker is silent."""
-        try:
-            self._consumer.close()
-        except KafkaException:
-            self._telemetry.count("queue_consumer_errors")
+        """End the client without leaving the group; the session's timeout takes it out.
+
+        Leaving while the group forms makes the embedded broker keep a leader that never answers,
+        and nobody ever joins again; a client that is thrown away may be in any state.
+        """
+        del self._consumer  # its end, and that may take as long as the broker is silent
 
     def close(self) -> None:
-        """Commit what is done and leave the group."""
+        """Commit what is done and leave the group, if we are in it."""
         offsets = self._positions()
         if offsets:
             try:
                 self._consumer.commit(offsets=offsets, asynchronous=True)
             except KafkaException:
                 self._telemetry.count("queue_consumer_errors")
-        self.discard()
+        if not self._holdings:
+            self.discard()
+            return
+        try:
+            self._consumer.close()
+        except KafkaException:
+            self._telemetry.count("queue_consumer_errors")
 
     def _received(self, message: Message) -> Delivery | None:
         error = message.error()

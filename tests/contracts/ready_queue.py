@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from itertools import count
 from typing import Protocol
 
 import pytest
@@ -136,6 +137,21 @@ class ReadyQueueContract:
         sender.publish([chunk(3)], near=True)
         after.wait_for(2, 3)
         assert after.seconds == [2, 3]
+
+    @pytest.mark.parametrize("looks", [1, 10, 40])
+    def test_a_consumer_that_goes_while_the_group_forms_keeps_nobody_out(
+        self, broker: Broker, sender: ReadyQueue, looks: int
+    ) -> None:
+        sender.publish([chunk(1)], near=True)
+        early, seen = broker.client(consumes=True), count(1)
+
+        def looked() -> bool:
+            early.take(1)
+            return next(seen) >= looks
+
+        broker.until(looked, "looks")
+        early.close()
+        Taker(broker, broker.client(consumes=True)).wait_for(1)
 
     def test_a_place_counts_as_passed_only_once_it_is_done(
         self, broker: Broker, sender: ReadyQueue, taker: Taker

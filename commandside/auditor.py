@@ -24,6 +24,7 @@ from commandside.ports import (
     Standing,
     Telemetry,
     Tick,
+    Unavailable,
 )
 from domain import chain
 from domain.envelope import Decision
@@ -41,6 +42,10 @@ STALE_US: Final = 1_000_000
 STALE_MAX: Final = 1_000
 """Rows handed off again in one pass: a tenth of what one process fires in a second or so."""
 UNMARK_MAX: Final = 5_000
+PARKED_MAX: Final = 1_000
+"""Lapses remembered as having no luck; of more, the oldest is tried again at once."""
+PARK_US: Final = (5_000_000, 10_000_000, 30_000_000, 60_000_000)
+"""Pauses of a lapse after failures one after the other."""
 HEALTH_US: Final = 5_000_000
 HEADS_MAX: Final = 4_000
 """Heads looked at in one check, about; more jobs are checked in more parts."""
@@ -68,6 +73,8 @@ class Auditor:
         self._lost_before = 0
         self._part, self._parts = 0, 1
         self._broken: dict[int, int] = {}
+        self._parked: dict[bytes, tuple[int, int]] = {}
+        """Runs whose lapse failed: when (µs) to try again, and how often it has failed."""
 
     def start(self, tick: Tick) -> None:
         """Nothing is held."""
@@ -117,19 +124,53 @@ class Auditor:
         if not reaped and tick.mono_us < self._lapse_us:
             return
         self._lapse_us = tick.mono_us + LAPSE_US
-        over = self._due.lapsed(shards, BATCH_MAX)
-        decisions = lapses(over, tick.at)
+        # Room beside those that rest, or as many of them would hide all the others.
+        over = self._due.lapsed(shards, BATCH_MAX + len(self._parked))
+        parked, now = self._parked, tick.mono_us
+        ready = [(s, run) for s, run in over if parked.get(run.facts.run_id, (0, 0))[0] <= now]
+        decisions = lapses(ready[:BATCH_MAX], tick.at, lambda run, why: self._park(run, tick, why))
         if not decisions:
             return
         self._ports.faults.hit(fault_points.LAPSES_DECIDED)
-        held = self._due.append(decisions, tick.at + APPEND_EXPIRY_MS)
-        self._ports.telemetry.count("lapses", sum(held))
+        done = self._append(decisions, tick)
+        self._ports.telemetry.count("lapses", len(done))
         self._ports.faults.hit(fault_points.LAPSES_APPENDED)
-        done = [decision for decision, holds in zip(decisions, held, strict=True) if holds]
         self._retries.offer((own.after for decision in done for own in decision.slices), tick.at)
         if done:
             # There may be more than one statement showed.
             self._lapse_us = 0
+
+    def _append(self, decisions: dict[bytes, Decision], tick: Tick) -> list[Decision]:
+        """Append lapses and return which hold: all at once, or one by one if one is a bug."""
+        expires_at = tick.at + APPEND_EXPIRY_MS
+        lots = [list(decisions)]
+        done: list[Decision] = []
+        while lots:
+            lot = lots.pop()
+            tried = [decisions[run_id] for run_id in lot]
+            try:
+                held = self._due.append(tried, expires_at)
+            except Unavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - about one of them; the others go on
+                if len(lot) == 1:
+                    self._park(lot[0], tick, repr(error))
+                lots += [[run_id] for run_id in lot] if len(lot) > 1 else []
+                continue
+            done += [decision for decision, holds in zip(tried, held, strict=True) if holds]
+            for run_id in lot:
+                self._parked.pop(run_id, None)
+        return done
+
+    def _park(self, run_id: bytes, tick: Tick, why: str) -> None:
+        """Let a lapse that failed rest, for longer each time; its row stays where it is found."""
+        failed = self._parked.pop(run_id, (0, 0))[1]
+        pause = PARK_US[min(failed, len(PARK_US) - 1)]
+        self._parked[run_id] = (tick.mono_us + pause, failed + 1)
+        if len(self._parked) > PARKED_MAX:
+            del self._parked[next(iter(self._parked))]
+        self._ports.telemetry.count("lapses_parked")
+        self._ports.telemetry.alarm("lapses_parked", f"{run_id.hex()}: {why}")
 
     # ---------------------------------------------------------------- what nobody leased
 
@@ -168,15 +209,26 @@ class Auditor:
             self._part = (self._part + 1) % self._parts
 
 
-def lapses(over: Sequence[tuple[Standing, OpenRun]], at: int) -> list[Decision]:
-    """Return the decisions that end these leases as lost attempts, at most one for each job."""
+def lapses(
+    over: Sequence[tuple[Standing, OpenRun]], at: int, park: Callable[[bytes, str], None]
+) -> dict[bytes, Decision]:
+    """Return, by run, the decisions that end these leases as lost attempts, at most one for a job.
+
+    A run that cannot be decided on is parked with the reason, and is nobody else's trouble.
+    """
     decisions: dict[bytes, Decision] = {}
+    jobs: set[bytes] = set()
     for standing, run in over:
         facts = run.facts
-        if facts.job_id in decisions:
+        if facts.job_id in jobs:
             continue
-        alone = chain.is_alone(run, standing.runs)
-        decision = report(standing.job, run, facts.fence, LOST, at, alone=alone)
+        try:
+            alone = chain.is_alone(run, standing.runs)
+            decision = report(standing.job, run, facts.fence, LOST, at, alone=alone)
+        except Exception as error:  # noqa: BLE001 - about this run alone; the others go on
+            park(facts.run_id, repr(error))
+            continue
         if decision is not None:
-            decisions[facts.job_id] = decision
-    return list(decisions.values())
+            jobs.add(facts.job_id)
+            decisions[facts.run_id] = decision
+    return decisions

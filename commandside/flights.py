@@ -188,6 +188,10 @@ class Flights:
                 self.ports.telemetry.count("engine_unavailable")
                 aside.append((flight, pinned, not_after_us))
                 continue
+            except Exception as error:  # noqa: BLE001 - about this call alone; the others go on
+                self.ports.telemetry.alarm("calls_not_built", f"{facts.run_id.hex()}: {error!r}")
+                self._abandon(stripe, [flight], tick)
+                continue
             self._called[self._token] = flight
             calls.append(call)
             if facts.attempt == 1:

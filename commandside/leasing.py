@@ -141,7 +141,11 @@ class Leasing:
             item.job, item.nonce, item.session = standing.job, nonce, session
             item.beside = tuple(r for r in runs if r is not run)
             grant = Grant(session, nonce)
-            item.decision = first_lease(standing.job, run, item.beside, reply.at, grant)
+            try:
+                item.decision = first_lease(standing.job, run, item.beside, reply.at, grant)
+            except Exception as error:  # noqa: BLE001 - about this run alone; the others go on
+                self._give_up(item, repr(error))
+                continue
             if item.decision is None:
                 wait = min(max(reply.at - run.facts.due_at, DEFER_MS_MIN), DEFER_MS_MAX)
                 stripe.defers.append((item.entry, reply.at + wait))
@@ -207,8 +211,13 @@ class Leasing:
         if item.tries < TRIES_MAX:
             stripe.undecided.append(item)
             return
+        self._give_up(item, "refused again and again")
+
+    def _give_up(self, item: Undecided, why: str) -> None:
+        """Leave a run to the audit loop, which hands it off again at growing distances."""
         self._flights.drop(item.entry)
-        self._flights.ports.telemetry.alarm("leases_given_up", item.entry[1].hex())
+        detail = f"{item.entry[1].hex()}: {why}"
+        self._flights.ports.telemetry.alarm("leases_given_up", detail)
 
     def defer(self, stripe: Stripe, _tick: Tick) -> bool:
         """Send runs that must wait back to the due index."""

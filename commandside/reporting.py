@@ -7,11 +7,13 @@ from commandside.flights import Flights
 from commandside.leasing import APPEND_EXPIRY_MS, TRIES_MAX
 from commandside.ports import BATCH_MAX, Append, AppendReply, Read, ReadReply, Tick
 from commandside.reports import Flight
-from commandside.stripes import LINGER_US, Sent, Stripe
+from commandside.stripes import BACKOFF_US, LINGER_US, Sent, Stripe
 from domain.envelope import Decision
 
 FULL: Final = BATCH_MAX // 2
 """Reports that make a full batch: most are of one or two slices."""
+PARKED_MAX: Final = BATCH_MAX
+"""Results of a stripe that wait for a better moment: half of what it may hold unreported."""
 
 
 class Reporting:
@@ -53,11 +55,16 @@ class Reporting:
             if job_id in jobs:
                 later.append(flight)
                 continue
-            result = flight.result(tick.at)
-            if flight.needs_reading(result):
-                stripe.rereads.append(flight)
+            try:
+                result = flight.result(tick.at)
+                if flight.needs_reading(result):
+                    stripe.rereads.append(flight)
+                    continue
+                decision = flight.decide(result, tick.at)
+            except Exception as error:  # noqa: BLE001 - about this run alone; the others go on
+                flight.tries = max(flight.tries, TRIES_MAX)
+                self._park(stripe, flight, tick, repr(error))
                 continue
-            decision = flight.decide(result, tick.at)
             if decision is None:
                 self._count("reports_dropped")
                 self._flights.finish(flight)
@@ -83,24 +90,53 @@ class Reporting:
         refused = set(reply.refused)
         for index, flight in enumerate(sent.flights):
             if index in refused:
-                self._refused(stripe, flight)
+                self._refused(stripe, flight, tick)
                 continue
             flights.hint(stripe, sent.decisions[index], reply.at)
             flights.finish(flight)
         self._count("reports", len(sent.flights) - len(refused))
         self._count("reports_refused", len(refused))
 
-    def _refused(self, stripe: Stripe, flight: Flight) -> None:
+    def _refused(self, stripe: Stripe, flight: Flight, tick: Tick) -> None:
         flight.tries += 1
         if flight.tries < TRIES_MAX:
             stripe.rereads.append(flight)
-            return
-        # Its lease lapses at `until`; the audit loop takes it from there.
-        self._flights.finish(flight)
-        self._flights.ports.telemetry.alarm("reports_given_up", flight.run.facts.run_id.hex())
+        else:
+            self._park(stripe, flight, tick, "refused again and again")
 
-    def reread(self, stripe: Stripe, _tick: Tick) -> bool:
+    def _park(self, stripe: Stripe, flight: Flight, tick: Tick, why: str) -> None:
+        """Keep a result whose report has no luck, and try it again after pauses that double.
+
+        It is legal for as long as its lease is the run's last (protocol, "A run"), so there is no
+        number of tries after which to let it go: what a fresh read says of the run ends it. Only
+        beyond the bound, and at the end of this process, it is left to the lapse of its lease.
+        """
+        detail = f"{flight.run.facts.run_id.hex()}: {why}"
+        if flight.tries == TRIES_MAX:
+            self._flights.ports.telemetry.alarm("reports_parked", detail)
+        self._count("reports_parked")
+        pause = BACKOFF_US[min(flight.tries - TRIES_MAX, len(BACKOFF_US) - 1)]
+        flight.tries += 1
+        stripe.parked.append((tick.mono_us + pause, flight))
+        if len(stripe.parked) > PARKED_MAX or self.hurry:
+            _, oldest = stripe.parked.pop(0)
+            self._flights.finish(oldest)
+            run_id = oldest.run.facts.run_id.hex()
+            self._flights.ports.telemetry.alarm("reports_given_up", run_id)
+
+    def _unpark(self, stripe: Stripe, tick: Tick) -> None:
+        """Let what has paused long enough be read again, and at the end of this process, all."""
+        parked, stripe.parked = stripe.parked, []
+        for again_us, flight in parked:
+            if tick.mono_us >= again_us or self.hurry:
+                stripe.rereads.append(flight)
+            else:
+                stripe.parked.append((again_us, flight))
+
+    def reread(self, stripe: Stripe, tick: Tick) -> bool:
         """Read the jobs of attempts whose report must be decided on fresh state."""
+        if stripe.parked:
+            self._unpark(stripe, tick)
         if not stripe.rereads:
             return False
         batch, stripe.rereads = stripe.rereads[:BATCH_MAX], stripe.rereads[BATCH_MAX:]

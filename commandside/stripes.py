@@ -82,6 +82,8 @@ class Stripe:
         self.reports: deque[Flight] = deque()
         self.reports_since_us = 0
         self.rereads: list[Flight] = []
+        self.parked: list[tuple[int, Flight]] = []
+        """Results that have no luck with the log, and when (µs) to try them again."""
         self.undecided: list[Undecided] = []
         self.decided: list[Undecided] = []
         self.defers: list[tuple[Entry, int]] = []
@@ -138,6 +140,7 @@ class Stripe:
             self.sent
             or self.reports
             or self.rereads
+            or self.parked
             or self.unspecified
             or self.doubts
             or self.decided

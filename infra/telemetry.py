@@ -85,6 +85,7 @@ TABLE: Final[tuple[Name, ...]] = (
         reports="ends of attempts appended",
         reports_refused="ends of attempts decided again because something had changed",
         reports_dropped="ends of attempts that were of no use any more",
+        reports_parked="times the end of an attempt was put off, to be decided once more",
         appends_expired="batches that came to the database too late and were not committed",
         commits_unknown="requests whose outcome had to be read back",
         requests_failed="requests to the log that failed, nothing committed",
@@ -103,6 +104,7 @@ TABLE: Final[tuple[Name, ...]] = (
         rows_handed_off="due rows marked as handed off",
         rows_handed_off_again="due rows handed off again because nobody leased them",
         lapses="leases ended by the auditor",
+        lapses_parked="times the end of a lease was put off, to be decided once more",
         sessions_reaped="sessions of other processes that the auditor ended",
         shards_lost="shards that went to another owner",
     ),
@@ -132,8 +134,11 @@ TABLE: Final[tuple[Name, ...]] = (
         queue_message_foreign="a message in our topics is not ours",
         hand_off_refused="the broker takes nothing; what is due waits in the database",
         chains_broken="active jobs have no next occurrence, or two; this is a bug",
+        reports_parked="the end of an attempt cannot be decided or appended; it is tried again",
         reports_given_up="the end of an attempt could not be appended; its lease will lapse",
         leases_given_up="a run could not be leased; it will be handed off again",
+        calls_not_built="the call of an attempt could not be made; it is tried again later",
+        lapses_parked="the end of a lease cannot be decided or appended; it is tried again",
     ),
     # Projections.
     *_of(

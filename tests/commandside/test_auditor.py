@@ -1,6 +1,8 @@
 """The auditor finds by itself what was lost, and reclaims nothing too early."""
 
+import importlib
 import itertools
+from collections.abc import Sequence
 
 import pytest
 
@@ -8,9 +10,12 @@ from commandside import fault_points
 from commandside.auditor import Auditor, AuditorPorts
 from commandside.hand_off import SILENT_MS, Canary, HandOff, SelfHandOff
 from commandside.ports import SESSION_MS, Unavailable
+from domain.envelope import Decision
+from domain.job.state import JobState
 from domain.run.events import Fired
-from domain.run.state import InFlight, Ready
+from domain.run.state import InFlight, OpenRun, Ready
 from infra.memory.due_index import MemoryDueIndex
+from infra.memory.log import LogCorrupt
 from infra.memory.ready_queue import Faults as QueueFaults
 from infra.memory.ready_queue import MemoryReadyQueue
 from tests.commandside.pass_scene import SHARDS, Scene
@@ -147,6 +152,72 @@ def test_an_auditor_alone_does_it_for_all_shards(scene: Scene) -> None:
         return is_ready_again(scene, run)
 
     assert scene.run_until(look, 12_500)
+
+
+# -------------------------------------------------------------------- what cannot be decided
+
+
+def poison(monkeypatch: pytest.MonkeyPatch, module: str, name: str, bad: set[bytes]) -> None:
+    """Let a decision about these runs fail as only a bug can."""
+    whole = getattr(importlib.import_module(module), name)
+
+    def decide(job: JobState, run: OpenRun, *rest: object, **named: object) -> Decision | None:
+        if run.facts.run_id in bad:
+            raise ValueError("no such state")
+        found: Decision | None = whole(job, run, *rest, **named)
+        return found
+
+    monkeypatch.setattr(f"{module}.{name}", decide)
+
+
+def test_a_lease_whose_end_cannot_be_decided_stands_in_nobodys_way_and_is_tried_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("commandside.auditor.BATCH_MAX", 2)
+    process = scene.boot()
+    scene.run_for(15_000)
+    runs = [scene.once(0, shard=n % SHARDS) for n in range(8)]
+    for run in runs:
+        scene.lease(run)
+    bad = {run.facts.run_id for run in runs[:6]}
+    poison(monkeypatch, "commandside.auditor", "report", bad)
+    assert scene.run_until(
+        lambda: all(is_ready_again(scene, run) for run in runs[6:]), DEATH_MS + 6_000
+    )
+    assert not any(is_ready_again(scene, run) for run in runs[:6])
+    assert {name for name, _ in process.telemetry.alarms} == {"lapses_parked"}
+    bad.clear()
+    assert scene.run_until(lambda: all(is_ready_again(scene, run) for run in runs), 31_000)
+
+
+def test_a_lapse_that_fails_is_tried_at_growing_distances(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = scene.boot()
+    run = due_and_leased(scene)
+    poison(monkeypatch, "commandside.auditor", "report", {run.facts.run_id})
+    scene.run_for(DEATH_MS + 110_000)
+    assert process.telemetry.counts["lapses_parked"] == 5
+
+
+def test_a_lapse_that_the_log_does_not_bear_stands_in_nobodys_way(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = scene.boot()
+    run, other = due_and_leased(scene), scene.once(0)
+    scene.lease(other)
+    whole = process.index.append
+
+    def append(decisions: Sequence[Decision], expires_at: int) -> list[bool]:
+        if any(part.stream_id == run.facts.run_id for d in decisions for part in d.slices):
+            raise LogCorrupt("there is such an event")
+        return whole(decisions, expires_at)
+
+    monkeypatch.setattr(process.index, "append", append)
+    assert scene.run_until(lambda: is_ready_again(scene, other), DEATH_MS)
+    assert not is_ready_again(scene, run)
+    monkeypatch.setattr(process.index, "append", whole)
+    assert scene.run_until(lambda: is_ready_again(scene, run), 6_000)
 
 
 # -------------------------------------------------------------------- lost messages

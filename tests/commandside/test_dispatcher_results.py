@@ -1,19 +1,30 @@
 """A result is kept until the log has taken it; what it says follows from the job as it is."""
 
-import msgspec
+from collections.abc import Callable
+from typing import Any
 
+import msgspec
+import pytest
+
+from commandside.calls import Calls
+from commandside.deliverer_port import Call
 from commandside.ports import (
     SESSION_MS,
     Append,
+    LogRequest,
     Renew,
 )
+from commandside.reports import Flight
 from domain.envelope import Decision
 from domain.job import decide as job
+from domain.job import state as js
 from domain.job.decide import By
+from domain.job.events import ALLOW
 from domain.run import events as re
+from domain.run.state import Facts, Ready
 from infra.memory.fire_log import Fate
 from infra.memory.targets import Reply
-from tests.commandside.scene import Scene, failing_job, header, once, struck
+from tests.commandside.scene import Scene, drain, failing_job, header, once, struck
 from tests.contracts import jobs
 
 MINUTE = 60_000
@@ -212,3 +223,122 @@ def test_a_job_that_always_fails_is_a_dead_letter_in_the_end() -> None:
     assert scene.ended(run)
     assert len(scene.deliverer.hits) == 16
     assert len(set(scene.keys())) == 1
+
+
+# ------------------------------------------------------------------ results that have no luck
+
+
+def broken_for(run: Ready, whole: Callable[..., object], broken: list[bool]) -> Callable[..., Any]:
+    """Return a method of a flight that fails for one run, as only a bug can."""
+
+    def method(flight: Flight, *rest: object) -> object:
+        if broken and flight.run.facts.run_id == run.facts.run_id:
+            raise ValueError("no such state")
+        return whole(flight, *rest)
+
+    return method
+
+
+@pytest.mark.parametrize("step", ["result", "decide"])
+def test_a_result_that_cannot_be_decided_on_stands_in_nobodys_way_and_is_kept(
+    monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    scene = Scene()
+    run, other = scene.one_time(), scene.one_time()
+    broken = [True]
+    monkeypatch.setattr(Flight, step, broken_for(run, getattr(Flight, step), broken))
+    scene.hand_off()
+    scene.until(lambda: scene.ended(other))
+    scene.run_ms(10_000)
+    assert not scene.ended(run)
+    assert [name for name, _ in scene.telemetry.alarms] == ["reports_parked"]
+    broken.clear()
+    scene.until(lambda: scene.ended(run))
+    assert scene.names(run) == ["Scheduled", "Leased", "Fired", "Completed"]
+    assert len(scene.deliverer.hits) == 2
+
+
+def test_results_that_cannot_be_decided_on_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("commandside.reporting.PARKED_MAX", 3)
+    scene = Scene()
+    runs = [scene.one_time() for _ in range(5)]
+    monkeypatch.setattr(Flight, "decide", broken_for(runs[0], Flight.decide, []))
+    monkeypatch.setattr("commandside.reports.report", lambda *_a, **_n: 1 // 0)
+    scene.hand_off()
+    scene.until(lambda: len(scene.deliverer.hits) == 5)
+    scene.run_ms(1_000)
+    assert scene.dispatcher.unreported == 3
+    assert [name for name, _ in scene.telemetry.alarms].count("reports_given_up") == 2
+
+
+def test_a_drain_does_not_wait_for_a_result_that_cannot_be_decided_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    run = scene.one_time()
+    monkeypatch.setattr(Flight, "decide", broken_for(run, Flight.decide, [True]))
+    scene.hand_off()
+    scene.until(lambda: scene.telemetry.counts["reports_parked"])
+    drain(scene)
+    assert scene.dispatcher.unreported == 0
+    assert ("reports_given_up", run.facts.run_id.hex()) in scene.telemetry.alarms
+
+
+def test_a_success_is_reported_however_often_its_job_was_changed_in_between() -> None:
+    scene = Scene()
+    run = scene.define(jobs.spec(jobs.minutely(), payload=b""))
+    left = list(range(12))
+
+    def change(_stripe: int, request: LogRequest) -> Fate:
+        if left and isinstance(request, Append):
+            by = By(scene.clock.now())
+            standing = scene.log.standings([run.facts.job_id])[run.facts.job_id]
+            turn = job.resume if isinstance(standing.job, js.Paused) else job.pause
+            decision = turn(standing.job, standing.runs, by)
+            assert isinstance(decision, Decision)
+            left.pop()
+            scene.append(decision)
+        return Fate.DONE
+
+    scene.fates = change
+    scene.hand_off()
+    scene.until(lambda: scene.ended(run))
+    assert scene.names(run) == ["Scheduled", "Leased", "Fired", "Completed"]
+    assert scene.telemetry.counts["reports_refused"] == 12
+    assert len(scene.deliverer.hits) == 1
+
+
+def test_a_first_lease_that_cannot_be_decided_is_left_to_the_audit_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    spec = jobs.spec(jobs.minutely(), payload=b"", overlap=ALLOW, overlap_limit=2)
+    runs = [scene.define(spec), scene.one_time(in_ms=70_000)]
+    monkeypatch.setattr("commandside.leasing.first_lease", lambda *_: 1 // 0)
+    scene.hand_off()
+    scene.until(lambda: scene.ended(runs[1]))
+    assert [name for name, _ in scene.telemetry.alarms] == ["leases_given_up"]
+    assert scene.names(runs[0]) == ["Scheduled"]
+    assert scene.dispatcher.held == 0
+
+
+def test_a_call_that_cannot_be_made_is_given_back_and_stands_in_nobodys_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    run, other = scene.one_time(), scene.one_time()
+    whole = Calls.build
+
+    def build(calls: Calls, facts: Facts, *rest: Any, **named: Any) -> Call:
+        if facts.run_id == run.facts.run_id:
+            raise ValueError("no such template")
+        return whole(calls, facts, *rest, **named)
+
+    monkeypatch.setattr(Calls, "build", build)
+    scene.hand_off()
+    scene.until(lambda: scene.ended(other))
+    scene.until(lambda: "Fired" in scene.names(run))
+    fired = scene.events(run.facts.run_id)[2]
+    assert isinstance(fired, re.Fired)
+    assert fired.outcome == re.ABANDONED
+    assert scene.telemetry.alarms[0][0] == "calls_not_built"

@@ -26,10 +26,10 @@ from commandside.ports import (
     Tick,
     Unavailable,
 )
-from domain import chain
 from domain.envelope import Decision
 from domain.instant import SECOND
-from domain.run.report import LOST, report
+from domain.job.ending import report_among
+from domain.run.report import LOST
 from domain.run.state import OpenRun
 
 GRACE_US: Final = (SESSION_MS + 1 * SECOND) * 1_000
@@ -223,8 +223,7 @@ def lapses(
         if facts.job_id in jobs:
             continue
         try:
-            alone = chain.is_alone(run, standing.runs)
-            decision = report(standing.job, run, facts.fence, LOST, at, alone=alone)
+            decision = report_among(standing.job, run, standing.runs, facts.fence, LOST, at)
         except Exception as error:  # noqa: BLE001 - about this run alone; the others go on
             park(facts.run_id, repr(error))
             continue

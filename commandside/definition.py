@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from commandside import policies
 from commandside.patch import PAYLOADS, RECURRING, lifted, over, removes_payload
 from domain import wording
 from domain.idempotency import DEFAULT_TEMPLATE, Template, parse_template
@@ -23,7 +24,6 @@ from domain.job import events as e
 from domain.problem import Reason, invalid
 from domain.refusal import Refused, token
 from domain.retry import ONE_TIME_DEFAULT, RECURRING_DEFAULT, RetryPolicy, parse_retry
-from domain.run.decide import MAX_OPEN_RUNS
 from domain.schedule import schedule as schedules
 from domain.strict_json import shown
 from domain.target import AddressRules, HttpTarget, parse_http_target
@@ -55,8 +55,9 @@ _SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "retry": ("retry",),
     "timeout": ("timeout_s",),
     "template": ("idempotency_key_template",),
-    "overlap": ("overlap", "allow_overlap"),
-    "misfire": ("misfire",),
+    "overlap": ("overlap", "allow_overlap", "overlap_limit"),
+    "misfire": ("misfire", "catch_up_window_s"),
+    "lateness": ("max_lateness_s",),
     "jitter": ("jitter_s", "exact"),
     "name": ("name",),
     "labels": ("labels",),
@@ -78,13 +79,11 @@ NOT_YET: Final = frozenset(
         "backfill",
         "catch_up",
         "catch_up_window",
-        "catch_up_window_s",
         "ends_at",
         "every",
         "exclude",
         "heartbeat_timeout_s",
         "max_lateness",
-        "max_lateness_s",
         "max_run_time_s",
         "max_runs",
         "rrule",
@@ -381,27 +380,13 @@ class _Reader:
             self.wrong.append(found)
 
     def overlap(self) -> None:
-        body = self.body
-        word = body.get("overlap", "allow" if body.get("allow_overlap") is True else "skip")
-        if "allow_overlap" in body and not isinstance(body["allow_overlap"], bool):
-            self.refuse("/allow_overlap", "true or false")
-        elif word not in e.OVERLAP_NAMES:
-            self.refuse("/overlap", "skip or allow")
-        elif word not in ("skip", "allow"):
-            self.refuse("/overlap", f"{word}: {_LATER}; skip or allow")
-        elif "allow_overlap" in body and body["allow_overlap"] != (word == "allow"):
-            self.refuse("/allow_overlap", f"contradicts overlap {word}")
-        else:
-            self.values["overlap"] = e.OVERLAP_NAMES.index(word)
-            self.values["overlap_limit"] = MAX_OPEN_RUNS if word == "allow" else 1
+        policies.overlap(self)
 
     def misfire(self) -> None:
-        word = self.body.get("misfire", "latest")
-        if word == "latest":
-            self.values["misfire"] = e.LATEST
-        else:
-            known = word in ("all", "skip")
-            self.refuse("/misfire", f"{word}: {_LATER}; latest" if known else "latest")
+        policies.misfire(self)
+
+    def lateness(self) -> None:
+        policies.lateness(self)
 
     def jitter(self) -> None:
         exact = self.body.get("exact", False)

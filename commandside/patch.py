@@ -32,6 +32,10 @@ def over(base: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
         gone.update(("run_at", *RECURRING))
     if "allow_overlap" in patch:
         gone.add("overlap")
+    if patch.get("overlap", base["overlap"]) != base["overlap"] or "allow_overlap" in patch:
+        gone.add("overlap_limit")
+    if patch.get("misfire", base["misfire"]) != base["misfire"]:
+        gone.add("catch_up_window_s")
     if "exact" in patch:
         gone.add("jitter_s")
     usual = base.get("content_type") in PAYLOADS.values()

@@ -9,6 +9,7 @@ from commandside.ports import BATCH_MAX, Append, AppendReply, Read, ReadReply, T
 from commandside.reports import Flight
 from commandside.stripes import BACKOFF_US, LINGER_US, Sent, Stripe
 from domain.envelope import Decision
+from domain.schedule.schedule import ScheduleBreach
 
 FULL: Final = BATCH_MAX // 2
 """Reports that make a full batch: most are of one or two slices."""
@@ -61,6 +62,10 @@ class Reporting:
                     stripe.rereads.append(flight)
                     continue
                 decision = flight.decide(result, tick.at)
+            except ScheduleBreach:
+                # The job is paused, for which its other runs must be known.
+                stripe.rereads.append(flight)
+                continue
             except Exception as error:  # noqa: BLE001 - about this run alone; the others go on
                 flight.tries = max(flight.tries, TRIES_MAX)
                 self._park(stripe, flight, tick, repr(error))

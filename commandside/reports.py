@@ -3,8 +3,8 @@
 from commandside.deliverer_port import UNSENDABLE, Answer
 from domain import chain
 from domain.envelope import Decision
-from domain.job import decide as job_decide
 from domain.job import state as js
+from domain.job.ending import report_among
 from domain.job.events import JobSpec
 from domain.retry import classify, retry_after_ms
 from domain.run import events as re
@@ -73,9 +73,12 @@ class Flight:
         return self.beside is None and result.verdict == "pause"
 
     def decide(self, result: Result, at: int) -> Decision | None:
-        """Return what the attempt appends; None where it has nothing to say any more."""
-        if result.verdict == "pause" and self.beside is not None:
-            return job_decide.report_gone(self.job, self.run, self.beside, self.fence, result, at)
+        """Return what the attempt appends; None where it has nothing to say any more.
+
+        Raises ScheduleBreach where the job must be paused and its runs have not been read.
+        """
+        if self.beside is not None:
+            return report_among(self.job, self.run, self.beside, self.fence, result, at)
         return report(self.job, self.run, self.fence, result, at, alone=self.alone)
 
     def refresh(self, job: js.JobState, runs: tuple[rs.OpenRun, ...]) -> bool:

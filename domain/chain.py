@@ -84,6 +84,12 @@ class Chain:
         return End() if nominal is None else Link(nominal, max(self.due(nominal), at))
 
 
+def window_ms(spec: JobSpec) -> int:
+    """Return how old a missed slot may be to fire still, 0 for no bound."""
+    bounds = [ms for ms in (spec.catch_up_window_ms, spec.max_lateness_ms) if ms]
+    return min(bounds, default=0)
+
+
 def ranges(
     slots: Plan, spans: tuple[tuple[int, int, str], ...], cause: str = ""
 ) -> tuple[e.Passed, ...]:

@@ -73,7 +73,13 @@ def spec(job: e.JobSpec) -> dict[str, Any]:
     shown["timeout_s"] = seconds(job.timeout_ms)
     shown["idempotency_key_template"] = job.key_template
     shown["overlap"] = e.OVERLAP_NAMES[job.overlap]
+    if job.overlap in e.LIMITS:
+        shown["overlap_limit"] = job.overlap_limit
     shown["misfire"] = e.MISFIRE_NAMES[job.misfire]
+    if job.catch_up_window_ms:
+        shown["catch_up_window_s"] = seconds(job.catch_up_window_ms)
+    if job.max_lateness_ms:
+        shown["max_lateness_s"] = seconds(job.max_lateness_ms)
     shown["jitter_s"] = seconds(job.jitter_ms)
     shown["exact"] = job.exact
     if job.content_type:

@@ -6,7 +6,9 @@ The judge of a body is `commandside.definition`; this says what it takes, field 
 from typing import Any, Final
 
 from commandside import definition as d
+from commandside import policies as p
 from domain.idempotency import TEMPLATE_BYTES_MAX
+from domain.job.events import ALLOW, LIMITS
 from domain.retry import ATTEMPTS_MAX
 from domain.schedule.schedule import TEXT_LIMIT
 from domain.target import HEADERS_MAX, METHODS, URL_LENGTH_MAX
@@ -85,9 +87,17 @@ _FIELDS: Final[dict[str, Any]] = {
     "idempotency_key_template": _text(
         "with {job_id} and {scheduled_ts}, each once", maxLength=TEMPLATE_BYTES_MAX
     ),
-    "overlap": {"enum": ["skip", "allow"], "default": "skip"},
+    "overlap": {"enum": list(p.OVERLAPS), "default": "skip"},
     "allow_overlap": {"type": "boolean", "description": "another word for overlap"},
-    "misfire": {"const": "latest"},
+    "overlap_limit": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": max(LIMITS.values()),
+        "description": f"allow: runs at once, at most {LIMITS[ALLOW]}; buffer_all: slots that wait",
+    },
+    "misfire": {"enum": list(p.MISFIRES), "default": "latest"},
+    "catch_up_window_s": _seconds(p.WINDOW_MS_MIN, p.WINDOW_MS_MAX, "older slots do not fire"),
+    "max_lateness_s": _seconds(p.LATENESS_MS_MIN, p.LATENESS_MS_MAX, "then: skipped, expired"),
     "jitter_s": _seconds(0, d.JITTER_MS_MAX, "spread of fires, fixed for each job"),
     "exact": {"type": "boolean", "default": False},
     "name": _text("for people", maxLength=d.NAME_MAX),

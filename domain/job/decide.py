@@ -9,7 +9,7 @@ import msgspec
 
 from domain import chain
 from domain.draft import Draft
-from domain.envelope import Decision, Rejected
+from domain.envelope import Rejected
 from domain.ids import MANUAL, run_id
 from domain.job import events as e
 from domain.job import state as s
@@ -18,7 +18,7 @@ from domain.job.planning import first_link, plan_next, settle, skipped
 from domain.job.revise import revise
 from domain.run import events as re
 from domain.run import state as rs
-from domain.run.decide import MAX_OPEN_RUNS, Result, report
+from domain.run.decide import MAX_OPEN_RUNS
 from domain.run.planning import again, scheduled
 from domain.schedule.schedule import OneTime
 
@@ -29,7 +29,6 @@ __all__ = [
     "cancel",
     "define",
     "pause",
-    "report_gone",
     "resume",
     "revise",
     "trigger",
@@ -83,31 +82,6 @@ def pause(
         if isinstance(run, rs.Ready):
             draft.on_run(run.facts.run_id, run, re.Withdrawn(at, re.PAUSED))
     return draft.decision(runs, command=by.command)
-
-
-def report_gone(  # noqa: PLR0913 - the arguments of `report`, and the runs that a pause reads
-    job: s.JobState,
-    run: rs.OpenRun,
-    runs: tuple[rs.OpenRun, ...],
-    fence: int,
-    result: Result,
-    at: int,
-) -> Decision | None:
-    """Return what an answer that says "gone" appends: the run's end, and the job's pause.
-
-    `runs` are all open runs of the job, `run` among them. A job that is not active, or has no other
-    occurrence, is not paused: its run ends as a dead letter, that is all.
-    """
-    current = isinstance(job, s.Active) and run.facts.life == job.facts.life
-    if not current or job.facts.spec.is_one_time:
-        return report(job, run, fence, result, at, alone=chain.is_alone(run, runs))
-    own = report(job, run, fence, result, at, alone=False)
-    if own is None:
-        return None
-    leased_at = run.leased_at if isinstance(run, rs.InFlight | rs.Awaiting) else 0
-    paused = pause(job, runs, By(max(at, leased_at)), cause="gone")
-    assert isinstance(paused, Decision)
-    return msgspec.structs.replace(paused, slices=paused.slices + own.slices)
 
 
 def resume(job: s.JobState | None, runs: tuple[rs.OpenRun, ...], by: By) -> Outcome:

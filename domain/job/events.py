@@ -13,6 +13,8 @@ from domain.target import Target
 
 SKIP, ALLOW, BUFFER_ONE, BUFFER_ALL, CANCEL_OTHER = 0, 1, 2, 3, 4
 OVERLAP_NAMES = ("skip", "allow", "buffer_one", "buffer_all", "cancel_other")
+LIMITS = {ALLOW: 100, BUFFER_ALL: 1_000}
+"""Overlaps that have a limit (runs begun at once, slots that wait), and the largest."""
 
 LATEST, ALL, NONE = 0, 1, 2
 MISFIRE_NAMES = ("latest", "all", "skip")

@@ -117,7 +117,8 @@ class _Lease:
         # A command may have settled slots after this one: those have their verdict.
         newest = self._slots().newest_due(self.at)
         newest = own if newest is None or newest <= self.cursor else newest
-        inside = not spec.max_lateness_ms or self.at - newest <= spec.max_lateness_ms
+        window = chain.window_ms(spec)
+        inside = not window or self.at - newest <= window
         if spec.misfire == je.NONE or blocked or not inside:
             return self._skip(e.EXPIRED if self._is_expired() else e.MISFIRE, cause)
         if newest == own:

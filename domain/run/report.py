@@ -18,7 +18,7 @@ from domain.retry import ABANDONED_MAX, LOST_MAX, abandoned_delay_ms, delay_ms, 
 from domain.run import events as e
 from domain.run import state as s
 from domain.run.planning import again, first_of
-from domain.schedule.schedule import OneTime, ScheduleBreach
+from domain.schedule.schedule import OneTime
 
 
 class Result(msgspec.Struct, frozen=True, gc=False):
@@ -53,6 +53,8 @@ def report(  # noqa: PLR0913 - one decision, and each argument is something it m
     """Return what an attempt's result appends; None where it has nothing to say any more.
 
     `alone`: no other link of the job is open, so the chain ends here unless this plans the next.
+    Raises ScheduleBreach where the schedule cannot say what is next: the job is paused then, for
+    which its other runs must be known (`domain.job.ending`).
     """
     facts = run.facts
     if not _is_legal(run, fence, result):
@@ -167,14 +169,7 @@ def _ended(job: js.JobState, run: s.OpenRun, own: Slice, at: int, *, alone: bool
     cursor = max(head.cursor, run.facts.nominal)
     if not plans_at_end(job, run.facts, alone=alone):
         return Decision(head.job_id, guards, (own,))
-    try:
-        link = next_link(job, cursor, run.facts.first_leased_at, at)
-    except ScheduleBreach as breach:
-        error = str(breach)
-        event: je.JobEvent = je.Paused(
-            at, cursor, cause="schedule_error", reason=error, tenant_id=head.tenant_id
-        )
-        return Decision(head.job_id, guards, (_of_job(job, event), own))
+    link = next_link(job, cursor, run.facts.first_leased_at, at)
     if isinstance(link, chain.Link):
         return Decision(head.job_id, guards, (own, first_of(job, link, cursor, at)))
     if head.spec.is_one_time:

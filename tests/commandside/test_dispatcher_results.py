@@ -15,6 +15,7 @@ from commandside.ports import (
     Renew,
 )
 from commandside.reports import Flight
+from domain.chain import Chain
 from domain.envelope import Decision
 from domain.job import decide as job
 from domain.job import state as js
@@ -22,6 +23,7 @@ from domain.job.decide import By
 from domain.job.events import ALLOW
 from domain.run import events as re
 from domain.run.state import Facts, Ready
+from domain.schedule.schedule import ScheduleBreach
 from infra.memory.fire_log import Fate
 from infra.memory.targets import Reply
 from tests.commandside.scene import Scene, drain, failing_job, header, once, struck
@@ -342,3 +344,22 @@ def test_a_call_that_cannot_be_made_is_given_back_and_stands_in_nobodys_way(
     assert isinstance(fired, re.Fired)
     assert fired.outcome == re.ABANDONED
     assert scene.telemetry.alarms[0][0] == "calls_not_built"
+
+
+def test_a_report_whose_schedule_cannot_answer_reads_the_jobs_runs_and_pauses_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def raises(*_: object) -> None:
+        raise ScheduleBreach("the zone is gone")
+
+    scene = Scene()
+    run = scene.define(jobs.spec(jobs.minutely(), payload=b""))
+    scene.hand_off()
+    scene.clock.advance_us((run.facts.due_at - scene.clock.now()) * 1_000)
+    scene.until(lambda: scene.deliverer.hits)
+    monkeypatch.setattr(Chain, "after_end", raises)
+    scene.until(lambda: scene.ended(run))
+    paused = scene.log.heads[run.facts.job_id][0]
+    assert isinstance(paused, js.Paused)
+    assert (paused.cause, paused.reason) == ("schedule_error", "the zone is gone")
+    scene.until(lambda: scene.dispatcher.unreported == 0)

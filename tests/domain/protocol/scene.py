@@ -8,7 +8,6 @@ from typing import Final
 
 import msgspec
 
-from domain import chain
 from domain.draft import guard_of
 from domain.envelope import BegunBeside, Decision, Guard, JobAt, Rejected, RunAt, Slice, StreamAt
 from domain.ids import SLOT
@@ -16,6 +15,7 @@ from domain.job import decide as job_decide
 from domain.job import events as je
 from domain.job import state as js
 from domain.job.decide import By, NewJob
+from domain.job.ending import report_among
 from domain.retry import RetryPolicy
 from domain.run import events as re
 from domain.run import state as rs
@@ -25,7 +25,6 @@ from domain.run.decide import (
     Result,
     first_lease,
     lease_until,
-    report,
 )
 from domain.schedule.schedule import Cron, OneTime, ScheduleSpec, parse_cron
 from domain.target import HttpTarget
@@ -265,10 +264,7 @@ class Desk:
         if isinstance(mine, rs.Ended | rs.Reported):
             return None
         job, runs, fence = self.head(), self.runs(), run.facts.fence
-        if result.verdict == "pause":
-            return job_decide.report_gone(job, mine, runs, fence, result, self.now)
-        alone = chain.is_alone(mine, runs)
-        return report(job, mine, fence, result, self.now, alone=alone)
+        return report_among(job, mine, runs, fence, result, self.now)
 
     def report(self, run: rs.InFlight, result: Result = OK) -> Decision | None:
         """Report a result at once."""

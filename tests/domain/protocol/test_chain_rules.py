@@ -248,6 +248,25 @@ def test_with_no_slot_inside_the_lateness_allowed_nothing_fires() -> None:
     assert desk.frontier().facts.nominal == slot(11)
 
 
+def test_the_newest_slot_fires_while_it_is_inside_the_window_for_catching_up() -> None:
+    desk = job(spec(catch_up_window_ms=30 * SECOND))
+    desk.now = slot(10) + 29 * SECOND
+    run = desk.lease(desk.frontier())
+    assert run is not None
+    assert run.facts.nominal == slot(10)
+
+
+def test_outside_the_window_for_catching_up_the_newest_slot_is_a_misfire_too() -> None:
+    desk = job(spec(catch_up_window_ms=30 * SECOND, max_lateness_ms=20 * MINUTE))
+    first = desk.frontier().facts.run_id
+    desk.now = slot(10) + 31 * SECOND
+    assert desk.lease(desk.frontier()) is None
+    ended = desk.states[first]
+    assert isinstance(ended, rs.Ended)
+    assert ended.verdict == re.MISFIRE, "its lateness was allowed, catching up was not"
+    assert desk.frontier().facts.nominal == slot(11)
+
+
 def test_a_one_time_job_fires_however_late() -> None:
     desk = job(once(START + MINUTE))
     desk.now = START + 30 * 24 * 60 * MINUTE
@@ -318,6 +337,20 @@ def test_a_report_commits_though_the_schedule_cannot_answer(
     paused = desk.head()
     assert isinstance(paused, js.Paused)
     assert paused.cause == "schedule_error"
+
+
+def test_the_pause_of_a_schedule_that_cannot_answer_lists_the_other_runs(
+    request: pytest.FixtureRequest,
+) -> None:
+    desk = job()
+    run = desk.begin()
+    desk.trigger(allow_overlap=True)
+    (manual,) = [r for r in desk.due.values() if not r.facts.is_link]
+    request.getfixturevalue("broken")
+    desk.report(run)
+    assert isinstance(desk.head(), js.Paused)
+    assert isinstance(desk.states[manual.facts.run_id], rs.Withheld)
+    assert manual.facts.run_id in {r.facts.run_id for r in desk.runs()}, "a resume looks there"
 
 
 def test_a_lease_commits_before_the_pause_where_the_schedule_cannot_answer(

@@ -1,0 +1,90 @@
+"""What a definition says of runs that meet, and of slots that were missed (protocol §7)."""
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from domain.instant import DAY
+from domain.job import events as e
+from domain.run.decide import MAX_OPEN_RUNS
+
+WINDOW_MS_MIN: Final = 1_000
+WINDOW_MS_MAX: Final = 366 * DAY
+CATCH_UP_ALL_MS: Final = DAY
+"""How far back misfire `all` catches up, unless the job says otherwise."""
+LATENESS_MS_MIN: Final = 1_000
+LATENESS_MS_MAX: Final = 366 * DAY
+
+OVERLAPS: Final = ("skip", "allow")
+MISFIRES: Final = ("latest", "skip")
+"""The words that are built."""
+_LATER: Final = "not supported yet"
+
+
+class Reading(Protocol):
+    """The reader of a body: what it has read so far, and how it refuses."""
+
+    body: Mapping[str, Any]
+    values: dict[str, Any]
+
+    def refuse(self, pointer: str, detail: str) -> None:
+        """Collect a refusal."""
+
+    def duration(self, field: str, default: int, low: int, high: int) -> int:
+        """Return a number of seconds as ms, or its default."""
+
+
+def overlap(reader: Reading) -> None:
+    """Read `overlap`, its other name `allow_overlap`, and `overlap_limit`."""
+    body = reader.body
+    word = body.get("overlap", "allow" if body.get("allow_overlap") is True else "skip")
+    if "allow_overlap" in body and not isinstance(body["allow_overlap"], bool):
+        reader.refuse("/allow_overlap", "true or false")
+    elif not isinstance(word, str) or word not in OVERLAPS:
+        known = isinstance(word, str) and word in e.OVERLAP_NAMES
+        reader.refuse("/overlap", (f"{word}: {_LATER}; " if known else "") + _one_of(OVERLAPS))
+    elif "allow_overlap" in body and body["allow_overlap"] != (word == "allow"):
+        reader.refuse("/allow_overlap", f"contradicts overlap {word}")
+    else:
+        reader.values["overlap"] = e.OVERLAP_NAMES.index(word)
+        reader.values["overlap_limit"] = _limit(reader, word)
+
+
+def _limit(reader: Reading, word: str) -> int:
+    """Return how many runs may be begun at once (allow), or wait in the buffer (buffer_all)."""
+    most = e.LIMITS.get(e.OVERLAP_NAMES.index(word), 0)
+    if "overlap_limit" not in reader.body:
+        return min(most, MAX_OPEN_RUNS) or 1
+    limit = reader.body["overlap_limit"]
+    if not most:
+        reader.refuse("/overlap_limit", f"only with overlap allow or buffer_all, not with {word}")
+    elif isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= most:
+        reader.refuse("/overlap_limit", f"a whole number from 1 to {most}")
+    else:
+        return limit
+    return 1
+
+
+def misfire(reader: Reading) -> None:
+    """Read `misfire` and `catch_up_window_s`."""
+    word = reader.body.get("misfire", "latest")
+    if not isinstance(word, str) or word not in MISFIRES:
+        known = isinstance(word, str) and word in e.MISFIRE_NAMES
+        reader.refuse("/misfire", (f"{word}: {_LATER}; " if known else "") + _one_of(MISFIRES))
+        return
+    reader.values["misfire"] = e.MISFIRE_NAMES.index(word)
+    if word == "skip" and "catch_up_window_s" in reader.body:
+        reader.refuse("/catch_up_window_s", "not with misfire skip: nothing is caught up")
+        return
+    usual = CATCH_UP_ALL_MS if word == "all" else 0
+    window = reader.duration("catch_up_window_s", usual, WINDOW_MS_MIN, WINDOW_MS_MAX)
+    reader.values["catch_up_window_ms"] = window
+
+
+def lateness(reader: Reading) -> None:
+    """Read `max_lateness_s`."""
+    limit = reader.duration("max_lateness_s", 0, LATENESS_MS_MIN, LATENESS_MS_MAX)
+    reader.values["max_lateness_ms"] = limit
+
+
+def _one_of(words: tuple[str, ...]) -> str:
+    return f"one of {', '.join(words)}"

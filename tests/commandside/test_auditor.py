@@ -180,7 +180,7 @@ def test_a_lease_whose_end_cannot_be_decided_stands_in_nobodys_way_and_is_tried_
     for run in runs:
         scene.lease(run)
     bad = {run.facts.run_id for run in runs[:6]}
-    poison(monkeypatch, "commandside.auditor", "report", bad)
+    poison(monkeypatch, "commandside.auditor", "report_among", bad)
     assert scene.run_until(
         lambda: all(is_ready_again(scene, run) for run in runs[6:]), DEATH_MS + 6_000
     )
@@ -195,7 +195,7 @@ def test_a_lapse_that_fails_is_tried_at_growing_distances(
 ) -> None:
     process = scene.boot()
     run = due_and_leased(scene)
-    poison(monkeypatch, "commandside.auditor", "report", {run.facts.run_id})
+    poison(monkeypatch, "commandside.auditor", "report_among", {run.facts.run_id})
     scene.run_for(DEATH_MS + 110_000)
     assert process.telemetry.counts["lapses_parked"] == 5
 

@@ -265,7 +265,8 @@ def test_results_that_cannot_be_decided_on_are_bounded(monkeypatch: pytest.Monke
     scene = Scene()
     runs = [scene.one_time() for _ in range(5)]
     monkeypatch.setattr(Flight, "decide", broken_for(runs[0], Flight.decide, []))
-    monkeypatch.setattr("commandside.reports.report", lambda *_a, **_n: 1 // 0)
+    for name in ("report", "report_among"):
+        monkeypatch.setattr(f"commandside.reports.{name}", lambda *_a, **_n: 1 // 0)
     scene.hand_off()
     scene.until(lambda: len(scene.deliverer.hits) == 5)
     scene.run_ms(1_000)

@@ -17,14 +17,14 @@ from typing import Any, Final
 import msgspec
 
 from commandside import policies
-from commandside.patch import PAYLOADS, RECURRING, lifted, over, removes_payload
+from commandside.patch import PAYLOADS, lifted, over, removes_payload
+from commandside.when import RECURRING, read_when
 from domain import wording
 from domain.idempotency import DEFAULT_TEMPLATE, Template, parse_template
 from domain.job import events as e
 from domain.problem import Reason, invalid
 from domain.refusal import Refused, token
 from domain.retry import ONE_TIME_DEFAULT, RECURRING_DEFAULT, RetryPolicy, parse_retry
-from domain.schedule import schedule as schedules
 from domain.strict_json import shown
 from domain.target import AddressRules, HttpTarget, parse_http_target
 
@@ -75,13 +75,12 @@ KNOWN_LENGTH_MAX: Final = 4_096
 """Remembered definitions, and characters of one; together at most some 20 MB."""
 NOT_YET: Final = frozenset(
     {
-        "anchor",
         "backfill",
         "catch_up",
         "catch_up_window",
         "ends_at",
-        "every",
         "exclude",
+        "from",
         "heartbeat_timeout_s",
         "max_lateness",
         "max_run_time_s",
@@ -207,51 +206,11 @@ class _Reader:
     # ------------------------------------------------------------ sections
 
     def when(self) -> None:
-        body = self.body
-        kind = body.get("type")
-        if kind not in ("one_time", "recurring"):
-            self.refuse("/type", "one_time or recurring")
-            return
-        spec: Any = None
-        if kind == "one_time":
-            for field in RECURRING:
-                if field in body:
-                    self.refuse(f"/{field}", "not for a one-time job")
-            run_at = self.text("run_at")
-            if run_at is not None:
-                spec = schedules.parse_one_time(run_at, self.at)
+        found = read_when(self.body, self.at, self.bounds.min_interval_s)
+        if isinstance(found, tuple):
+            self.wrong.extend(found)
         else:
-            if "run_at" in body:
-                self.refuse("/run_at", "only for a one-time job")
-            spec = self.cron()
-        if isinstance(spec, schedules.Refused):
-            self.wrong.append(spec)
-        elif spec is not None:
-            self.values["schedule"] = spec
-
-    def cron(self) -> Any:
-        refused = len(self.wrong)
-        text, zone = self.text("schedule"), self.text("timezone")
-        dialect = self.text("dialect", "vixie")
-        dst = self.body.get("dst", {})
-        if not isinstance(dst, dict):
-            self.refuse("/dst", "an object with gap and fold")
-            return None
-        for name, value in dst.items():
-            if name not in ("gap", "fold"):
-                self.refuse(f"/dst/{_escaped(name)}", "unknown field; gap or fold")
-            elif not isinstance(value, str) or not value:
-                self.refuse(f"/dst/{name}", "one of the words of the contract, such as first")
-        if len(self.wrong) > refused or text is None or zone is None or dialect is None:
-            return None
-        return schedules.parse_cron(
-            text,
-            zone,
-            dialect=dialect,
-            gap=dst.get("gap", ""),
-            fold=dst.get("fold", ""),
-            min_interval_s=self.bounds.min_interval_s,
-        )
+            self.values["schedule"] = found
 
     def target(self) -> None:
         given = self.body.get("target")

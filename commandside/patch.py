@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-RECURRING: Final = ("schedule", "timezone", "dialect", "dst")
+from commandside.when import KINDS, RECURRING
+
 PAYLOADS: Final = {
     "payload": "application/json",
     "payload_text": "text/plain; charset=utf-8",
@@ -30,6 +31,8 @@ def over(base: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     gone: set[str] = set()
     if patch.get("type", base["type"]) != base["type"]:
         gone.update(("run_at", *RECURRING))
+    if any(patch.get(kind) is not None for kind in KINDS if kind not in base):
+        gone.update(field for field in RECURRING if field != "timezone")
     if "allow_overlap" in patch:
         gone.add("overlap")
     if patch.get("overlap", base["overlap"]) != base["overlap"] or "allow_overlap" in patch:

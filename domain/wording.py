@@ -9,7 +9,7 @@ from typing import Any, Final, assert_never
 from domain.instant import rfc3339
 from domain.job import events as e
 from domain.retry import RetryPolicy
-from domain.schedule.schedule import Cron, OneTime, ScheduleSpec
+from domain.schedule.schedule import Cron, Every, OneTime, ScheduleSpec
 from domain.target import HttpTarget
 
 REDACTED: Final = "…redacted"
@@ -34,8 +34,33 @@ def schedule(spec: ScheduleSpec) -> dict[str, Any]:
             }
             if spec.dialect != "vixie":
                 shown["dialect"] = spec.dialect
-            dst = {name: value for name, value in (("gap", spec.gap), ("fold", spec.fold)) if value}
-            return shown | {"dst": dst} if dst else shown
+            return shown | _dst(spec)
+        case Every():
+            shown = {
+                "type": "recurring",
+                "every": spec.typed,
+                "anchor": rfc3339(spec.anchor),
+                "timezone": spec.zone,
+            }
+            return shown | _dst(spec)
+        case _:
+            assert_never(spec)
+
+
+def _dst(spec: Cron | Every) -> dict[str, Any]:
+    dst = {name: value for name, value in (("gap", spec.gap), ("fold", spec.fold)) if value}
+    return {"dst": dst} if dst else {}
+
+
+def summary(spec: ScheduleSpec) -> tuple[str, str]:
+    """Return a schedule in a few words, as lists show it, and its zone; empty for one-time."""
+    match spec:
+        case OneTime():
+            return "", ""
+        case Cron():
+            return spec.typed, spec.zone
+        case Every():
+            return f"every {spec.typed}", spec.zone
         case _:
             assert_never(spec)
 

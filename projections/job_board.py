@@ -5,11 +5,10 @@ index, which is always current.
 """
 
 from collections.abc import Iterable
-from typing import assert_never
 
+from domain import wording
 from domain.job import events as e
 from domain.job.events import JobSpec
-from domain.schedule.schedule import Cron, OneTime
 from projections.ports import Recorded
 from projections.rows import BoardChange, BoardRow, BoardStatus
 
@@ -50,14 +49,7 @@ def _status(recorded: Recorded, status: str, at: int) -> BoardStatus:
 
 
 def _row(recorded: Recorded, spec: JobSpec, tenant_id: bytes, defined_at: int, at: int) -> BoardRow:
-    schedule = spec.schedule
-    match schedule:
-        case OneTime():
-            text, zone = "", ""
-        case Cron():
-            text, zone = schedule.typed, schedule.zone
-        case _:
-            assert_never(schedule)
+    text, zone = wording.summary(spec.schedule)
     return BoardRow(
         recorded.stream_id,
         tenant_id,

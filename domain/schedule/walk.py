@@ -15,7 +15,7 @@ zone data since 1970 (a test checks it for the pinned version).
 """
 
 from datetime import date
-from typing import Final
+from typing import Final, Protocol
 
 from domain.schedule.cron import Fields
 from domain.schedule.zone import CYCLE_END_S, CYCLE_S, Zone
@@ -34,6 +34,9 @@ _MONTHS_LOOKED_AT: Final = 12 * 41  # 29 February on a given weekday can be 40 y
 _STRETCHES_LOOKED_AT: Final = 4_096  # backstop: two calendar cycles need under 1,700
 _NEVER_S: Final = 1 << 50
 _BEFORE_ALL_S: Final = -(1 << 50)
+NONE_AFTER: Final = 1 << 51
+NONE_BEFORE: Final = -(1 << 51)
+"""Answers of a calendar that has no date there."""
 _HORIZON_S: Final = 2 * CYCLE_S  # what does not occur in two calendar cycles never does
 _FEBRUARY: Final = 2
 _LENGTHS: Final = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
@@ -43,10 +46,23 @@ def _lowest(bits: int) -> int:
     return (bits & -bits).bit_length() - 1
 
 
-def _length(year: int, month: int) -> int:
+def length(year: int, month: int) -> int:
+    """Days of a month, 1 to 12."""
     if month == _FEBRUARY and year % 4 == 0 and (year % 100 or year % 400 == 0):
         return 29
     return _LENGTHS[month]
+
+
+class LocalCalendar(Protocol):
+    """Dates and times without clock changes, in local seconds."""
+
+    def first_from(self, local_s: int) -> int:
+        """The first at or after a local second, or `NONE_AFTER`."""
+        ...
+
+    def last_to(self, local_s: int) -> int:
+        """The last at or before a local second, or `NONE_BEFORE`."""
+        ...
 
 
 class Calendar:
@@ -114,7 +130,7 @@ class Calendar:
         raise AssertionError("a parsed schedule has a date within 40 years")
 
     def _month_days(self, year: int, month: int, first: int) -> int:
-        return self._days[(first + 4) % 7] & ((2 << _length(year, month)) - 1)
+        return self._days[(first + 4) % 7] & ((2 << length(year, month)) - 1)
 
 
 def effective(fields: Fields, gap: str, fold: str) -> tuple[str, str]:
@@ -124,16 +140,19 @@ def effective(fields: Fields, gap: str, fold: str) -> tuple[str, str]:
     return gap or "next", fold or "first"
 
 
-class CronPlan:
-    """The slots of a cron text in a zone, in ms; see the module for the rule of clock changes."""
+class LocalPlan:
+    """The slots of a calendar in a zone, in ms; see the module for the rule of clock changes.
+
+    A calendar that does not repeat after `CYCLE_S` must be asked about no instant from the year
+    2500 on.
+    """
 
     __slots__ = ("_calendar", "_first_pass", "_last_pass", "_made_up", "_offsets", "_zone")
 
-    def __init__(self, fields: Fields, zone: Zone, gap: str = "", fold: str = "") -> None:
-        self._calendar = Calendar(fields)
+    def __init__(self, calendar: LocalCalendar, zone: Zone, gap: str, fold: str) -> None:
+        self._calendar = calendar
         self._zone = zone
         self._offsets = zone.offsets
-        gap, fold = effective(fields, gap, fold)
         self._made_up = gap == "next"
         self._first_pass = fold == "first"
         self._last_pass = fold == "last"
@@ -225,6 +244,15 @@ class CronPlan:
                 high = _NEVER_S
             index = self._zone.index(instant)
         raise AssertionError("two calendar cycles have fewer stretches")
+
+
+class CronPlan(LocalPlan):
+    """The slots of a cron text in a zone."""
+
+    __slots__ = ()
+
+    def __init__(self, fields: Fields, zone: Zone, gap: str = "", fold: str = "") -> None:
+        super().__init__(Calendar(fields), zone, *effective(fields, gap, fold))
 
 
 def _fold(instant_s: int, shift: int) -> tuple[int, int]:

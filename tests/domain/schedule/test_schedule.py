@@ -37,14 +37,14 @@ class _Stuck:
 def test_a_next_slot_that_is_not_later_is_a_breach(
     by: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schedule, "_OneTimePlan", lambda _: _Stuck(by))
+    monkeypatch.setattr(schedule, "OneTimePlan", lambda _: _Stuck(by))
     broken = plan.__wrapped__(OneTime(5))
     with pytest.raises(ScheduleBreach):
         broken.next_after(7)
 
 
 def test_a_newest_slot_that_is_later_is_a_breach(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule, "_OneTimePlan", lambda _: _Stuck(-1))
+    monkeypatch.setattr(schedule, "OneTimePlan", lambda _: _Stuck(-1))
     broken = plan.__wrapped__(OneTime(5))
     with pytest.raises(ScheduleBreach):
         broken.last_until(7)
@@ -56,7 +56,7 @@ def test_a_zone_that_is_known_no_longer_is_a_breach() -> None:
 
 
 def test_whatever_a_plan_raises_is_a_breach(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule, "_OneTimePlan", lambda _: object())
+    monkeypatch.setattr(schedule, "OneTimePlan", lambda _: object())
     broken = plan.__wrapped__(OneTime(5))
     with pytest.raises(ScheduleBreach, match="AttributeError"):
         broken.next_after(7)

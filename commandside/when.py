@@ -1,0 +1,134 @@
+"""When a job fires, as JSON: `run_at`, or one of the fields that name a recurring schedule.
+
+Whoever asks about schedules reads them here: a definition, a preview and the console.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from domain.refusal import Refused, token
+from domain.schedule import schedule as schedules
+from domain.schedule.schedule import ScheduleSpec
+
+KINDS: Final = ("schedule", "every")
+"""Each names a recurring schedule; one of them is given."""
+_FIELDS: Final[dict[str, tuple[str, ...]]] = {
+    "schedule": ("timezone", "dialect", "dst"),
+    "every": ("anchor", "timezone", "dst"),
+}
+"""What may be said beside each."""
+RECURRING: Final = ("schedule", "timezone", "dialect", "dst", "every", "anchor")
+Found = ScheduleSpec | tuple[Refused, ...]
+
+
+def read_when(body: Mapping[str, Any], at: int, min_interval_s: int) -> Found:
+    """Return the schedule of a definition, or what is wrong with it; `at` is now, in ms."""
+    kind = body.get("type")
+    if kind == "recurring":
+        wrong = (Refused("/run_at", "only for a one-time job"),) if "run_at" in body else ()
+        found = read_recurring(body, min_interval_s)
+        return _either(found, wrong)
+    if kind != "one_time":
+        return (Refused("/type", "one_time or recurring"),)
+    wrong = tuple(
+        Refused(f"/{field}", "not for a one-time job") for field in RECURRING if field in body
+    )
+    texts = _Texts(body)
+    run_at = texts.take("run_at")
+    if run_at is None:
+        return wrong + tuple(texts.wrong)
+    return _either(schedules.parse_one_time(run_at, at), wrong)
+
+
+def _either(
+    found: ScheduleSpec | Refused | tuple[Refused, ...], wrong: tuple[Refused, ...]
+) -> Found:
+    if isinstance(found, Refused):
+        return (*wrong, found)
+    if isinstance(found, tuple):
+        return wrong + found
+    return wrong or found
+
+
+def read_recurring(body: Mapping[str, Any], min_interval_s: int) -> Found:
+    """Return the recurring schedule that a body names, or what is wrong with it.
+
+    Other fields of the body are left alone.
+    """
+    given = [kind for kind in KINDS if kind in body]
+    if not given:
+        return (Refused("/schedule", f"required: one of {', '.join(KINDS)}"),)
+    if len(given) > 1:
+        return (Refused(f"/{given[1]}", f"given beside {given[0]}: one of the two"),)
+    kind = given[0]
+    strange = [
+        Refused(f"/{field}", f"not beside {kind}")
+        for field in RECURRING
+        if field in body and field != kind and field not in _FIELDS[kind]
+    ]
+    found = _READERS[kind](body, min_interval_s)
+    return _either(found, tuple(strange))
+
+
+class _Texts:
+    """Takes texts out of a body, and collects what is wrong with them."""
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        self.body = body
+        self.wrong: list[Refused] = []
+
+    def take(self, field: str, default: str | None = None) -> str | None:
+        """Return a text, its default, or None after refusing it."""
+        value = self.body.get(field, default)
+        if isinstance(value, str):
+            return value
+        self.wrong.append(Refused(f"/{field}", "a string" if field in self.body else "required"))
+        return None
+
+    def dst(self) -> tuple[str, str]:
+        """Return gap and fold, empty where they are not given."""
+        dst = self.body.get("dst")
+        if dst is None and "dst" not in self.body:
+            return "", ""
+        if not isinstance(dst, dict):
+            self.wrong.append(Refused("/dst", "an object with gap and fold"))
+            return "", ""
+        for name, value in dst.items():
+            if name not in ("gap", "fold"):
+                refused = Refused(f"/dst/{token(name[:64])}", "unknown field; gap or fold")
+                self.wrong.append(refused)
+            elif not isinstance(value, str) or not value:
+                detail = "one of the words of the contract, such as first"
+                self.wrong.append(Refused(f"/dst/{name}", detail))
+        return dst.get("gap", ""), dst.get("fold", "")
+
+
+def _cron(body: Mapping[str, Any], min_interval_s: int) -> Found | Refused:
+    texts = _Texts(body)
+    text, zone = texts.take("schedule"), texts.take("timezone")
+    dialect, (gap, fold) = texts.take("dialect", "vixie"), texts.dst()
+    if texts.wrong or text is None or zone is None or dialect is None:
+        return tuple(texts.wrong)
+    return schedules.parse_cron(
+        text, zone, dialect=dialect, gap=gap, fold=fold, min_interval_s=min_interval_s
+    )
+
+
+def _every(body: Mapping[str, Any], min_interval_s: int) -> Found | Refused:
+    texts = _Texts(body)
+    text, (gap, fold) = texts.take("every"), texts.dst()
+    # An interval of hours, minutes and seconds has nothing to do with a zone.
+    local = text is not None and text.startswith("P") and "T" not in text
+    zone = texts.take("timezone", None if local else "UTC")
+    anchor = texts.take("anchor") if "anchor" in body else None
+    if texts.wrong or text is None or zone is None:
+        return tuple(texts.wrong)
+    return schedules.parse_every(
+        text, anchor, zone, gap=gap, fold=fold, min_interval_s=min_interval_s
+    )
+
+
+_READERS: Final[dict[str, Callable[[Mapping[str, Any], int], Found | Refused]]] = {
+    "schedule": _cron,
+    "every": _every,
+}

@@ -1,0 +1,52 @@
+"""The schedule kinds of a job as stored values. Storage format: append fields at the end only.
+
+All instants are whole milliseconds since the epoch, UTC.
+"""
+
+from typing import Final
+
+import msgspec
+
+LAST_INSTANT: Final = 253_402_300_799_999
+"""9999-12-31T23:59:59.999Z: no slot lies beyond."""
+
+
+class OneTime(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
+    """One slot at `run_at`."""
+
+    run_at: int
+
+
+class Cron(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=2):
+    """A cron text in a zone.
+
+    `text` is the canonical form, `typed` what the tenant sent. An empty `gap` or `fold` is the
+    default rule of the schedule (see `domain.schedule.walk`).
+    """
+
+    text: str
+    typed: str
+    zone: str
+    dialect: str = "vixie"
+    gap: str = ""
+    fold: str = ""
+
+
+class Every(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=3):
+    """A fixed rate: slots at `anchor` and each step after it.
+
+    One of `step_ms` (exact, on absolute time), `days` and `months` (on the calendar of the zone) is
+    not 0. `typed` is the duration as the tenant sent it.
+    """
+
+    typed: str
+    anchor: int
+    zone: str = "UTC"
+    step_ms: int = 0
+    days: int = 0
+    months: int = 0
+    gap: str = ""
+    fold: str = ""
+
+
+ScheduleSpec = OneTime | Cron | Every

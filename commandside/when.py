@@ -25,9 +25,9 @@ def read_when(body: Mapping[str, Any], at: int, min_interval_s: int) -> Found:
     """Return the schedule of a definition, or what is wrong with it; `at` is now, in ms."""
     kind = body.get("type")
     if kind == "recurring":
-        wrong = (Refused("/run_at", "only for a one-time job"),) if "run_at" in body else ()
         found = read_recurring(body, min_interval_s)
-        return _either(found, wrong)
+        alone = Refused("/run_at", "only for a one-time job")
+        return _either(found, (alone,) if "run_at" in body else ())
     if kind != "one_time":
         return (Refused("/type", "one_time or recurring"),)
     wrong = tuple(

@@ -19,7 +19,7 @@ def text(at: int) -> str:
 
 def texts(slots: Plan, after: int, count: int) -> list[str]:
     """Return up to `count` slots after an instant."""
-    found = []
+    found: list[str] = []
     at = slots.next_after(after)
     while at is not None and len(found) < count:
         found.append(text(at))

@@ -10,9 +10,11 @@ from domain.schedule.schedule import Every, Plan, Refused, parse_every, plan, wa
 from tests.domain.schedule.instants import ms, texts
 
 
-def every(text: str, anchor: str | None = None, zone: str = "UTC", **dst: str) -> Every:
+def every(
+    text: str, anchor: str | None = None, zone: str = "UTC", gap: str = "", fold: str = ""
+) -> Every:
     """Parse what must be right."""
-    found = parse_every(text, anchor, zone, **dst)
+    found = parse_every(text, anchor, zone, gap=gap, fold=fold)
     assert isinstance(found, Every), found
     return found
 

@@ -18,7 +18,7 @@ import msgspec
 
 from commandside import policies
 from commandside.patch import PAYLOADS, lifted, over, removes_payload
-from commandside.when import RECURRING, read_when
+from commandside.when import ENDS, RECURRING, read_span, read_when
 from domain import wording
 from domain.idempotency import DEFAULT_TEMPLATE, Template, parse_template
 from domain.job import events as e
@@ -50,6 +50,7 @@ _WORDS: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]*")
 
 _SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "when": ("type", "run_at", *RECURRING),
+    "span": ("type", *ENDS),
     "target": ("target",),
     "payload": (*PAYLOADS, "content_type"),
     "retry": ("retry",),
@@ -64,8 +65,10 @@ _SECTIONS: Final[dict[str, tuple[str, ...]]] = {
 }
 _SECTION_OF: Final = {field: name for name, fields in _SECTIONS.items() for field in fields}
 FIELDS: Final = frozenset(("key", *_SECTION_OF))
-_PASSING: Final = ("when", "payload", "name")
-_PASSING_VALUES: Final = frozenset({"schedule", "payload", "content_type", "name"})
+_PASSING: Final = ("when", "span", "payload", "name")
+_PASSING_VALUES: Final = frozenset(
+    {"schedule", "starts_at", "ends_at", "payload", "content_type", "name"}
+)
 _LASTING_FIELDS: Final = (
     "type",
     *(field for name, fields in _SECTIONS.items() if name not in _PASSING for field in fields),
@@ -78,7 +81,6 @@ NOT_YET: Final = frozenset(
         "backfill",
         "catch_up",
         "catch_up_window",
-        "ends_at",
         "exclude",
         "from",
         "heartbeat_timeout_s",
@@ -86,7 +88,6 @@ NOT_YET: Final = frozenset(
         "max_run_time_s",
         "max_runs",
         "rrule",
-        "starts_at",
     }
 )
 _LATER: Final = "not supported yet"
@@ -211,6 +212,14 @@ class _Reader:
             self.wrong.extend(found)
         else:
             self.values["schedule"] = found
+
+    def span(self) -> None:
+        schedule = self.values.get("schedule", None if self.old is None else self.old.schedule)
+        found = read_span(self.body, schedule, self.at)
+        if isinstance(found, tuple):
+            self.wrong.extend(found)
+        else:
+            self.values.update(found)
 
     def target(self) -> None:
         given = self.body.get("target")

@@ -178,7 +178,7 @@ class Jobs:
 
         Raises `problem` for any other.
         """
-        stale = [reason.pointer for reason in problem.errors] == ["/run_at"]
+        stale = [reason.pointer for reason in problem.errors] in (["/run_at"], ["/ends_at"])
         if not stale:
             raise problem
         command = asked.command

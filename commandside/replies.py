@@ -56,8 +56,8 @@ def reply(
         next_due_at=rfc3339(link.due_at) if link else None,
     )
     if runs:
-        schedule = job.facts.spec.schedule
-        found.next_runs = list(outlook.following(schedule, link.nominal)) if link else []
+        spec = job.facts.spec
+        found.next_runs = outlook.following(spec, link.nominal) if link else []
     return found
 
 

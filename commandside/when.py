@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from domain.refusal import Refused, token
 from domain.schedule import schedule as schedules
+from domain.schedule.once import read_instant
 from domain.schedule.schedule import ScheduleSpec
 
 KINDS: Final = ("schedule", "every")
@@ -18,6 +19,7 @@ _FIELDS: Final[dict[str, tuple[str, ...]]] = {
 }
 """What may be said beside each."""
 RECURRING: Final = ("schedule", "timezone", "dialect", "dst", "every", "anchor")
+ENDS: Final = ("starts_at", "ends_at")
 Found = ScheduleSpec | tuple[Refused, ...]
 
 
@@ -68,6 +70,48 @@ def read_recurring(body: Mapping[str, Any], min_interval_s: int) -> Found:
     ]
     found = _READERS[kind](body, min_interval_s)
     return _either(found, tuple(strange))
+
+
+def read_span(
+    body: Mapping[str, Any], schedule: ScheduleSpec | None, at: int
+) -> dict[str, int] | tuple[Refused, ...]:
+    """Return `starts_at` and `ends_at` in ms, 0 for none, or what is wrong with them.
+
+    `schedule` is the one they cut, where that is known; `at` is now, in ms.
+    """
+    found: dict[str, int] = dict.fromkeys(ENDS, 0)
+    wrong = []
+    for field in ENDS:
+        if field not in body:
+            continue
+        try:
+            found[field] = _instant_of(body, field, at)
+        except ValueError as error:
+            wrong.append(Refused(f"/{field}", str(error)))
+    if wrong or not found["ends_at"] or schedule is None:
+        return tuple(wrong) or found
+    try:
+        first = schedules.between(schedule, *found.values()).next_after(at)
+    except schedules.ScheduleBreach:
+        return found  # a schedule that cannot answer any more does not stand in the way of an end
+    if first is None:
+        since = "starts_at" if found["starts_at"] > at else "now"
+        return (Refused("/ends_at", f"no slot of the schedule lies between {since} and ends_at"),)
+    return found
+
+
+def _instant_of(body: Mapping[str, Any], field: str, at: int) -> int:
+    if body.get("type") == "one_time":
+        raise ValueError("not for a one-time job")
+    value = body[field]
+    if not isinstance(value, str):
+        raise ValueError("a string")
+    instant = read_instant(value)
+    if instant < 0:
+        raise ValueError("before 1970")
+    if field == "ends_at" and instant <= at:
+        raise ValueError(f"{value} is past: give an instant still to come, or cancel the job")
+    return instant
 
 
 class _Texts:

@@ -13,7 +13,7 @@ from domain.job.events import JobSpec
 from domain.run import events as e
 from domain.run.state import OpenRun, Ready, Withheld
 from domain.schedule.jitter import due_at, jitter_ms
-from domain.schedule.schedule import OneTime, Plan, ScheduleBreach, passed, plan
+from domain.schedule.schedule import OneTime, Plan, ScheduleBreach, between, passed, plan
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):
@@ -30,6 +30,13 @@ class End(msgspec.Struct, frozen=True, gc=False):
     passed: tuple[e.Passed, ...] = ()
 
 
+def slots_of(spec: JobSpec) -> Plan:
+    """Return the slots of a job: those of its schedule from `starts_at` to `ends_at`."""
+    if spec.starts_at or spec.ends_at:
+        return between(spec.schedule, spec.starts_at, spec.ends_at)
+    return plan(spec.schedule)
+
+
 class Chain:
     """The slots of one job under its current spec, with their due instants."""
 
@@ -38,7 +45,7 @@ class Chain:
     def __init__(self, job_id: bytes, spec: JobSpec) -> None:
         """Compile (or find) the plan of the spec's schedule."""
         self.spec = spec
-        self.plan: Plan = plan(spec.schedule)
+        self.plan: Plan = slots_of(spec)
         self._jitter = jitter_ms(job_id, spec.jitter_ms) if spec.jitter_ms else 0
 
     def due(self, nominal: int) -> int:
@@ -180,8 +187,8 @@ def settle(
     nominal instant of a withheld frontier, which gets a verdict in its own stream. There are none
     where the schedule cannot say what its slots were: its job can still be changed and cancelled.
     """
-    schedule = job.facts.spec.schedule
-    if at <= cursor or isinstance(schedule, OneTime):
+    spec = job.facts.spec
+    if at <= cursor or isinstance(spec.schedule, OneTime):
         return ()
     pause = max(cursor, min(at, job.paused_at)) if isinstance(job, job_state.Paused) else at
     split = max(cursor, min(pause, running_since)) if running_since else pause
@@ -191,7 +198,7 @@ def settle(
     else:
         spans.append((pause, at, e.PAUSED))
     try:
-        return ranges(plan(schedule), tuple(spans))
+        return ranges(slots_of(spec), tuple(spans))
     except ScheduleBreach:
         return ()
 

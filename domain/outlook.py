@@ -13,8 +13,9 @@ from domain import chain
 from domain.ids import RUN, text
 from domain.instant import rfc3339
 from domain.job import state as s
+from domain.job.events import JobSpec
 from domain.run import state as rs
-from domain.schedule.schedule import OneTime, ScheduleSpec, plan
+from domain.schedule.schedule import OneTime, Plan, ScheduleSpec, between
 
 SHOWN: Final = 5
 """Occurrences listed."""
@@ -58,15 +59,18 @@ def next_open(job: s.JobState, runs: tuple[rs.OpenRun, ...], at: int) -> chain.L
     return found if isinstance(found, chain.Link) else None
 
 
+def following(spec: JobSpec, first: int) -> list[str]:
+    """Return up to SHOWN occurrences of a job from `first` on (nominal, ms), as text."""
+    return list(_following(spec.schedule, first, spec.ends_at))
+
+
 @lru_cache(_KEPT)
-def following(schedule: ScheduleSpec, first: int) -> tuple[str, ...]:
-    """Return up to SHOWN occurrences from `first` on (nominal, ms), as text."""
-    return tuple(map(rfc3339, islice(_slots(schedule, first), SHOWN)))
+def _following(schedule: ScheduleSpec, first: int, ends_at: int) -> tuple[str, ...]:
+    return tuple(map(rfc3339, islice(_slots(between(schedule, first, ends_at), first), SHOWN)))
 
 
-def _slots(schedule: ScheduleSpec, first: int) -> Iterator[int]:
+def _slots(slots: Plan, first: int) -> Iterator[int]:
     slot: int | None = first
-    slots = plan(schedule)
     while slot is not None:
         yield slot
         slot = slots.next_after(slot)

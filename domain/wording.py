@@ -93,6 +93,9 @@ def retry(policy: RetryPolicy) -> dict[str, Any]:
 def spec(job: e.JobSpec) -> dict[str, Any]:
     """Return the whole spec as a definition, without its payload."""
     shown = schedule(job.schedule)
+    for name, instant in (("starts_at", job.starts_at), ("ends_at", job.ends_at)):
+        if instant:
+            shown[name] = rfc3339(instant)
     shown["target"] = target(job.target)
     shown["retry"] = retry(job.retry)
     shown["timeout_s"] = seconds(job.timeout_ms)

@@ -84,6 +84,8 @@ _FIELDS: Final[dict[str, Any]] = {
     "dst": _object(
         {"gap": {"enum": ["next", "skip"]}, "fold": {"enum": ["first", "last", "both"]}}
     ),
+    "starts_at": _text("RFC 3339: no slot before it", maxLength=40),
+    "ends_at": _text("RFC 3339: no slot after it", maxLength=40),
     "target": TARGET,
     "payload": {"description": "any JSON value, sent byte for byte as given"},
     "payload_text": _text("a text as body; one payload only"),

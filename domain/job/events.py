@@ -48,6 +48,11 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
     exclude: tuple[str, ...] = ()
 
     @property
+    def slots(self) -> tuple[ScheduleSpec, int, int]:
+        """All that says which slots there are: a change of it plans anew."""
+        return self.schedule, self.starts_at, self.ends_at
+
+    @property
     def is_one_time(self) -> bool:
         """The job has one occurrence; the end of its run is the end of the job."""
         return isinstance(self.schedule, OneTime)

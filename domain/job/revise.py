@@ -41,7 +41,7 @@ class _Revision:
     ) -> None:
         self.job, self.runs, self.spec, self.by, self.at = job, runs, spec, by, by.at
         self.draft = Draft(job.facts.job_id, job)
-        self.moved = spec.schedule != job.facts.spec.schedule
+        self.moved = spec.slots != job.facts.spec.slots
         self.frontier = chain.frontier(job, runs)
         self.held = chain.held(job, runs)
 

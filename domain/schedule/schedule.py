@@ -13,6 +13,7 @@ from domain.schedule.every import every_plan, parse_every, said_of_every
 from domain.schedule.once import PAST_ALLOWED_MS, OneTimePlan, parse_one_time
 from domain.schedule.slots import COUNT_LIMIT, Forward, Plan, ScheduleBreach, breach, passed
 from domain.schedule.spec import LAST_INSTANT, Cron, Every, OneTime, ScheduleSpec
+from domain.schedule.window import Window
 
 __all__ = [
     "COUNT_LIMIT",
@@ -25,6 +26,7 @@ __all__ = [
     "Refused",
     "ScheduleBreach",
     "ScheduleSpec",
+    "between",
     "parse_cron",
     "parse_every",
     "parse_one_time",
@@ -112,6 +114,12 @@ def plan(spec: ScheduleSpec) -> Plan:
         return Forward(walk.CronPlan(fields, zone.load(spec.zone), spec.gap, spec.fold))
     except Exception as error:
         raise breach(repr(spec), error) from error
+
+
+@lru_cache(PLANS_KEPT)
+def between(spec: ScheduleSpec, starts_at: int, ends_at: int) -> Plan:
+    """Compile a schedule of which only the slots in [starts_at, ends_at] count; 0 is no end."""
+    return Window(plan(spec), starts_at, ends_at or LAST_INSTANT)
 
 
 def warnings(spec: ScheduleSpec, at: int) -> tuple[str, ...]:

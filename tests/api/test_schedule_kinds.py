@@ -90,3 +90,57 @@ def test_a_schedule_that_is_refused_is_named_by_its_field(
 ) -> None:
     assert [found for found, _ in refused(world, BARE | more)] == [pointer]
     assert world.stored() == 0
+
+
+SPAN = JOB | {"starts_at": "2025-12-01T00:30:00Z", "ends_at": "2025-12-01T03:00:00Z"}
+
+
+def test_only_slots_from_start_to_end_are_listed_and_both_are_shown(world: World) -> None:
+    answer = world.define(SPAN)
+    assert answer["next_runs"] == [f"2025-12-01T0{hour}:00:00.000Z" for hour in (1, 2, 3)]
+    spec = spec_of(world, answer["job_id"])
+    assert spec["starts_at"] == "2025-12-01T00:30:00.000Z"
+    assert spec["ends_at"] == "2025-12-01T03:00:00.000Z"
+
+
+def test_start_and_end_can_be_taken_away_again(world: World) -> None:
+    job_id = world.define(SPAN)["job_id"]
+    world.send("PATCH", f"/v1/jobs/{job_id}", {"starts_at": None, "ends_at": None})
+    spec = spec_of(world, job_id)
+    assert "starts_at" not in spec
+    assert "ends_at" not in spec
+
+
+def test_a_job_that_becomes_one_time_has_no_start_and_end(world: World) -> None:
+    job_id = world.define(SPAN)["job_id"]
+    patch = {"type": "one_time", "run_at": "2026-01-01T00:00:00Z"}
+    assert world.send("PATCH", f"/v1/jobs/{job_id}", patch).status_code == 200
+    assert "ends_at" not in spec_of(world, job_id)
+
+
+def test_a_definition_is_repeated_after_its_end_has_passed(world: World) -> None:
+    first = world.define(SPAN, idempotency_key="k")
+    world.clock.advance_ms(3 * 86_400_000)
+    assert world.define(SPAN, idempotency_key="k") == first
+
+
+@pytest.mark.parametrize(
+    ("more", "pointer"),
+    [
+        ({"starts_at": 5}, "/starts_at"),
+        ({"starts_at": "tomorrow"}, "/starts_at"),
+        ({"ends_at": "2025-11-29T00:00:00Z"}, "/ends_at"),
+        ({"ends_at": "2025-11-30T00:59:59Z"}, "/ends_at"),
+        ({"starts_at": "2025-12-02T00:00:00Z", "ends_at": "2025-12-01T00:00:00Z"}, "/ends_at"),
+    ],
+)
+def test_a_start_or_an_end_that_leaves_no_slot_is_refused(
+    world: World, more: dict[str, Any], pointer: str
+) -> None:
+    assert [found for found, _ in refused(world, JOB | more)] == [pointer]
+
+
+def test_a_one_time_job_has_no_start_and_end(world: World) -> None:
+    body = BARE | {"type": "one_time", "run_at": "2026-01-01T00:00:00Z"}
+    ends = {"starts_at": "2025-12-01T00:00:00Z", "ends_at": "2026-12-01T00:00:00Z"}
+    assert [found for found, _ in refused(world, body | ends)] == ["/starts_at", "/ends_at"]

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from commandside.fault_points import OFFSET_COMMITTED, SETTLED_NOT_COMMITTED
-from commandside.flights import DispatcherPorts, Flights
+from commandside.flights import UNLIMITED, DispatcherPorts, Flights
 from commandside.hand_off import Canary
 from commandside.leasing import Leasing
 from commandside.ports import (
@@ -58,11 +58,13 @@ class Dispatcher:
         *,
         heap_max: int = HEAP_MAX,
         poll_us: int = POLL_US,
+        host_share: int = UNLIMITED,
     ) -> None:
+        """`host_share`: calls that one target host may have in flight."""
         self._ports, self._queue = ports, queue
         self._log = ports.log
         self._heap_max, self._poll_us = heap_max, poll_us
-        self._flights = Flights(ports)
+        self._flights = Flights(ports, host_share)
         self._leasing = Leasing(self._flights)
         self._reporting = Reporting(self._flights)
         self._offsets = Offsets()
@@ -96,8 +98,10 @@ class Dispatcher:
 
     @property
     def held(self) -> int:
-        """How many entries wait, for their instant or for their lease."""
-        return len(self._flights.heap) + sum(len(s.ready) for s in self._flights.stripes)
+        """How many entries wait: for their instant, their lease, or a place of their host."""
+        flights = self._flights
+        ready = sum(len(stripe.ready) for stripe in flights.stripes)
+        return len(flights.heap) + ready + flights.bulkhead.held
 
     def start(self, tick: Tick) -> None:
         """Start the session; nothing is leased before the log has it."""
@@ -229,7 +233,7 @@ class Dispatcher:
         for partition in partitions:
             for parcel in self._offsets.revoke(partition):
                 parcel.dead = True
-        self._flights.heap.sweep()
+        self._flights.sweep()
         self._ports.telemetry.count("partitions_revoked", len(partitions))
 
     def _wake(self, tick: Tick) -> None:

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from commandside.bulkhead import Bulkhead, Gate, Waiting
 from commandside.calls import Calls
 from commandside.deliverer_port import Call, Deliverer
 from commandside.fault_points import CALLED
@@ -28,8 +29,7 @@ from commandside.session import Session
 from commandside.stripes import Sent, Stripe
 from commandside.timing import Entry, Parcel, TimingHeap
 from domain.envelope import Decision
-from domain.instant import SECOND
-from domain.job.events import JobSpec
+from domain.instant import MINUTE, SECOND
 from domain.run import state as rs
 from domain.run.decide import SEND_DEADLINE_MS
 
@@ -37,9 +37,9 @@ HINT_MS: Final = 2 * SECOND
 """What is planned to be due within this goes straight into the own heap; the scan is the floor."""
 AHEAD_US: Final = 250_000
 """Calls that will be started within this are leased already: a quarter of the send deadline."""
-
-_Waiting = tuple[Flight, JobSpec, int]
-"""A leased attempt that waits for room, the spec of its body, and the instant not to send after."""
+DEFER_MS_MIN: Final = SECOND
+DEFER_MS_MAX: Final = 5 * MINUTE
+UNLIMITED: Final = 1 << 30
 
 
 class DispatcherPorts(msgspec.Struct, frozen=True):
@@ -57,8 +57,9 @@ class DispatcherPorts(msgspec.Struct, frozen=True):
 class Flights:
     """The attempts in the air, and what leasing and reporting share."""
 
-    def __init__(self, ports: DispatcherPorts) -> None:
+    def __init__(self, ports: DispatcherPorts, host_share: int = UNLIMITED) -> None:
         self.ports = ports
+        self.bulkhead = Bulkhead(host_share)
         self.log, self.deliverer = ports.log, ports.deliverer
         self.heap = TimingHeap()
         self.session = Session(ports.log, ports.new_id, ports.telemetry)
@@ -71,8 +72,8 @@ class Flights:
         self.bound = 2 * BATCH_MAX * ports.log.stripes
         self.stripes = [Stripe(index) for index in range(ports.log.stripes)]
         self._calls = Calls(ports.vault, ports.sign)
-        self._waiting: deque[_Waiting] = deque()
-        self._called: dict[int, Flight] = {}
+        self._waiting: deque[Waiting] = deque()
+        self._called: dict[int, tuple[Flight, Gate]] = {}
         self._token = 0
         self._landed = self._landed_before = 0
         self._window_us = 0
@@ -83,7 +84,10 @@ class Flights:
         Beside those that the deliverer takes at once, as many as it has lately ended in AHEAD_US:
         so batches are full where targets are quick, and no lease waits where they are not.
         """
-        callable_now = self.deliverer.room + self._landed_before - len(self._waiting)
+        waiting = len(self._waiting)
+        if self.bulkhead.crowded:
+            waiting += self.bulkhead.waiting_in_turn()
+        callable_now = self.deliverer.room + self._landed_before - waiting
         return min(self.bound - self.unreported, callable_now) - self.reserved
 
     def submit(self, stripe: Stripe, request: LogRequest, sent: Sent) -> None:
@@ -95,11 +99,42 @@ class Flights:
     def settle(self, entry: Entry) -> None:
         """Be done with an entry: leased, dropped or deferred."""
         entry[4].left -= 1
+        if self.bulkhead.passing:
+            self.bulkhead.passed(entry[1])
 
     def drop(self, entry: Entry) -> None:
         """Be done with an entry, and listen to what comes for its run again."""
         self.settle(entry)
         self.heap.unwatch(entry[1], entry[3])
+
+    def again(self, entry: Entry, when: int) -> None:
+        """Hold an entry once more that came back as early."""
+        self.bulkhead.passed(entry[1])
+        self.heap.again(entry, when)
+
+    def sweep(self) -> None:
+        """Drop the entries of revoked messages, so that they are welcome if they come again."""
+        self.heap.sweep()
+        dead = self.bulkhead.sweep()
+        for stripe in self.stripes:
+            dead += [entry for entry in stripe.ready if entry[4].dead]
+            stripe.ready = deque(entry for entry in stripe.ready if not entry[4].dead)
+        for entry in dead:
+            self.drop(entry)
+
+    def is_held(self, stripe: Stripe, entry: Entry, host: str, at: int) -> bool:
+        """Keep an entry from its lease where its host has its share of the calls and more."""
+        if not self.bulkhead.bars(entry, host):
+            return False
+        self.ports.telemetry.count("entries_set_aside")
+        if not self.bulkhead.hold(entry, host):
+            self.defer(stripe, entry, at)
+        return True
+
+    def defer(self, stripe: Stripe, entry: Entry, at: int) -> None:
+        """Send an entry back to the due index for as long again as it is late."""
+        wait = min(max(at - entry[0], DEFER_MS_MIN), DEFER_MS_MAX)
+        stripe.defers.append((entry, at + wait))
 
     def depart(self, stripe: Stripe, leased: list[Flight], sent: Sent, tick: Tick) -> None:
         """Call the targets of fresh leases, which are committed."""
@@ -151,14 +186,19 @@ class Flights:
 
     def last_call_us(self) -> int | None:
         """Return until when the longest waiting call may be started, if any waits."""
-        return self._waiting[0][2] if self._waiting else None
+        aside = self.bulkhead.last_call_us() if self.bulkhead.crowded else None
+        if self._waiting:
+            return self._waiting[0][2] if aside is None else min(aside, self._waiting[0][2])
+        return aside
 
     def _call(self, tick: Tick) -> None:
         """Call what waits, as far as there is room; give up what has waited too long."""
-        room = self.deliverer.room
+        bulkhead, room = self.bulkhead, self.deliverer.room
+        if bulkhead.crowded:
+            self._release(tick)
         calls: list[Call] = []
         late: list[int] = []
-        aside: list[_Waiting] = []
+        aside: list[Waiting] = []
         waiting = self._waiting
         while waiting and (len(calls) < room or tick.mono_us >= waiting[0][2]):
             flight, pinned, not_after_us = waiting.popleft()
@@ -166,13 +206,18 @@ class Flights:
             if tick.mono_us >= not_after_us:
                 self._abandon(stripe, [flight], tick)
                 continue
+            spec = flight.job.facts.spec
+            gate = bulkhead.gate(spec.target.host)
+            if gate.busy >= bulkhead.share:
+                bulkhead.crowd(spec.target.host, (flight, pinned, not_after_us))
+                continue
             self._token += 1
             facts = flight.run.facts
             flight.sent_at = tick.at
             try:
                 call = self._calls.build(
                     facts,
-                    flight.job.facts.spec,
+                    spec,
                     pinned,
                     token=self._token,
                     at=tick.at,
@@ -192,7 +237,8 @@ class Flights:
                 self.ports.telemetry.alarm("calls_not_built", f"{facts.run_id.hex()}: {error!r}")
                 self._abandon(stripe, [flight], tick)
                 continue
-            self._called[self._token] = flight
+            self._called[self._token] = flight, gate
+            gate.busy += 1
             calls.append(call)
             if facts.attempt == 1:
                 late.append(tick.at - facts.due_at)
@@ -203,18 +249,31 @@ class Flights:
             self.ports.telemetry.count("calls", len(calls))
             self.ports.telemetry.observe("lateness_ms", late)
 
+    def _release(self, tick: Tick) -> None:
+        """Let go on what has waited for a place of its own host, and what has waited too long."""
+        calls, ready, stale = self.bulkhead.release()
+        self._waiting.extendleft(reversed(calls))
+        for entry in ready:
+            self.stripes[entry[4].stripe].add_ready([entry], tick.mono_us)
+        for entry in stale:
+            self.defer(self.stripes[entry[4].stripe], entry, tick.at)
+
     def land(self, tick: Tick) -> None:
         """Take the answers that have come, and call what waits for the room they leave."""
         answers = self.deliverer.poll()
-        if tick.mono_us >= self._window_us + AHEAD_US:
+        new = tick.mono_us >= self._window_us + AHEAD_US
+        self.bulkhead.turn(tick.mono_us, window=new)
+        if new:
             idle = tick.mono_us >= self._window_us + 2 * AHEAD_US
             self._landed_before = 0 if idle else self._landed
             self._landed, self._window_us = 0, tick.mono_us
         self._landed += len(answers)
         landed: list[list[Flight]] = [[] for _ in self.stripes]
         for answer in answers:
-            flight = self._called.pop(answer.token)
+            flight, gate = self._called.pop(answer.token)
             flight.answer = answer
+            gate.busy -= 1
+            gate.landed += 1
             landed[flight.stripe].append(flight)
         for stripe, flights in zip(self.stripes, landed, strict=True):
             if flights:
@@ -242,6 +301,7 @@ class Flights:
         for stripe in self.stripes:
             waiting, stripe.unspecified = stripe.unspecified, []
             self._abandon(stripe, [flight for flight, _ in waiting], tick)
+        self._waiting.extend(self.bulkhead.clear())
         while self._waiting:
             flight = self._waiting.popleft()[0]
             self._abandon(self.stripes[flight.stripe], [flight], tick)

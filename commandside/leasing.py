@@ -23,7 +23,7 @@ from commandside.stripes import LINGER_US, Doubt, Sent, Stripe, Undecided
 from commandside.timing import Entry
 from domain import chain
 from domain.envelope import Decision
-from domain.instant import MINUTE, SECOND
+from domain.instant import SECOND
 from domain.job import state as js
 from domain.run import state as rs
 from domain.run.decide import Grant, first_lease
@@ -34,8 +34,6 @@ APPEND_EXPIRY_MS: Final = 5 * SECOND
 TRIES_MAX: Final = 5
 """Decisions refused in a row before an entry is left to the audit loop."""
 NONCE_BYTES: Final = 8
-DEFER_MS_MIN: Final = SECOND
-DEFER_MS_MAX: Final = 5 * MINUTE
 
 
 class Leasing:
@@ -57,7 +55,7 @@ class Leasing:
         full = most == BATCH_MAX and len(ready) >= BATCH_MAX
         if most <= 0 or (not full and tick.mono_us < stripe.ready_since_us + LINGER_US):
             return False
-        entries = [e for e in stripe.take_ready(most) if self._is_wanted(e)]
+        entries = self._take(stripe, most, tick)
         # What is left lingers anew, so that little room does not make for little batches.
         stripe.ready_since_us = tick.mono_us
         if not entries:
@@ -72,6 +70,23 @@ class Leasing:
         flights.ports.telemetry.observe("batch_leases", (len(wants),))
         flights.ports.faults.hit(LEASE_SENT)
         return True
+
+    def _take(self, stripe: Stripe, most: int, tick: Tick) -> list[Entry]:
+        """Take what may be leased; while a host is shut, jobs are known before they are leased."""
+        bulkhead = self._flights.bulkhead
+        if not bulkhead.crowded or not bulkhead.is_any_shut():
+            return [e for e in stripe.take_ready(most) if self._is_wanted(e)]
+        entries: list[Entry] = []
+        for entry in stripe.take_ready(BATCH_MAX):
+            if not self._is_wanted(entry):
+                continue
+            host = bulkhead.host_of(entry[2])
+            if host is None:
+                stripe.undecided.append(Undecided(entry))
+            elif not self._flights.is_held(stripe, entry, host, tick.at):
+                entries.append(entry)
+        stripe.ready.extendleft(reversed(entries[most:]))
+        return entries[:most]
 
     def _is_wanted(self, entry: Entry) -> bool:
         if entry[4].dead or not self._flights.heap.is_newest(entry):
@@ -95,7 +110,7 @@ class Leasing:
             flight.pinned = granted.pinned
             leased.append(flight)
         for run_id, wait_ms in reply.early:
-            flights.heap.again(entries.pop(run_id), tick.at + wait_ms)
+            flights.again(entries.pop(run_id), tick.at + wait_ms)
         for run_id in reply.decide:
             stripe.undecided.append(Undecided(entries.pop(run_id)))
         for run_id in reply.gone:
@@ -136,7 +151,10 @@ class Leasing:
                 self._count("leases_gone")
                 continue
             if run.facts.due_at > reply.at:
-                flights.heap.again(item.entry, tick.at + run.facts.due_at - reply.at)
+                flights.again(item.entry, tick.at + run.facts.due_at - reply.at)
+                continue
+            host = standing.job.facts.spec.target.host
+            if flights.bulkhead.crowded and flights.is_held(stripe, item.entry, host, tick.at):
                 continue
             item.job, item.nonce, item.session = standing.job, nonce, session
             item.beside = tuple(r for r in runs if r is not run)
@@ -147,8 +165,7 @@ class Leasing:
                 self._give_up(item, repr(error))
                 continue
             if item.decision is None:
-                wait = min(max(reply.at - run.facts.due_at, DEFER_MS_MIN), DEFER_MS_MAX)
-                stripe.defers.append((item.entry, reply.at + wait))
+                flights.defer(stripe, item.entry, reply.at)
             else:
                 stripe.decided.append(item)
 

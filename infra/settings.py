@@ -117,9 +117,18 @@ class Dispatch(_Section, frozen=True):
     concurrency: Annotated[
         int, Meta(ge=1, le=900, description="calls in flight of one dispatcher")
     ] = 256
+    per_host: Annotated[
+        int,
+        Meta(ge=0, le=900, description="of these, to one target host; 0: half of them"),
+    ] = 0
     held_max: Annotated[
         int, Meta(ge=1_000, le=5_000_000, description="entries held until due; above: no fetching")
     ] = 200_000
+
+    @property
+    def host_share(self) -> int:
+        """Calls that one target host may have in flight."""
+        return self.per_host or max(1, self.concurrency // 2)
 
 
 class Targets(_Section, frozen=True):

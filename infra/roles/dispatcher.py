@@ -45,7 +45,10 @@ def run(process: Process) -> int:
         ports = DispatcherPorts(
             log, deliverer, vault, no_signature, process.faults, process.telemetry, token_bytes
         )
-        dispatcher = Dispatcher(ports, queue, heap_max=settings.dispatch.held_max)
+        dispatch = settings.dispatch
+        dispatcher = Dispatcher(
+            ports, queue, heap_max=dispatch.held_max, host_share=dispatch.host_share
+        )
 
         def sockets() -> lifecycle.Sockets:
             readable, writable = deliverer.sockets()

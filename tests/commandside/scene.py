@@ -77,7 +77,9 @@ class Telemetry:
 class Scene:
     """One log, one broker, targets that do as `answer` says, and one dispatcher."""
 
-    def __init__(self, *, concurrency: int = 128, heap_max: int = 200_000) -> None:
+    def __init__(
+        self, *, concurrency: int = 128, heap_max: int = 200_000, host_share: int = 1 << 30
+    ) -> None:
         self.clock = VirtualClock(START)
         self.log = MemoryLog(self.clock.now, SHARDS)
         self.fates: Callable[[int, LogRequest], Fate] = lambda _stripe, _request: Fate.DONE
@@ -90,7 +92,7 @@ class Scene:
         self.vault = MemoryVault()
         self.telemetry = Telemetry()
         self.faults = Faults()
-        self.heap_max = heap_max
+        self.heap_max, self.host_share = heap_max, host_share
         self.skew_ms = 0
         """How far the node's idea of the database clock is ahead of it."""
         self._ids = itertools.count(1)
@@ -112,7 +114,9 @@ class Scene:
             self.telemetry,
             self._new_id,
         )
-        self.dispatcher = Dispatcher(ports, self.queue, heap_max=self.heap_max)
+        self.dispatcher = Dispatcher(
+            ports, self.queue, heap_max=self.heap_max, host_share=self.host_share
+        )
         self.dispatcher.start(self.clock.tick())
 
     def _fate(self, stripe: int, request: LogRequest) -> Fate:

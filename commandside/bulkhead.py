@@ -1,0 +1,196 @@
+"""No target host has all the calls of a dispatcher: at most a share, and the rest waits by itself.
+
+A host that hangs keeps each call for the whole of its timeout. Without a share its calls would be
+all there are, and nobody else's could begin.
+
+    call ─► gate of its host ─has a place─► called
+                 │ full: leased already, waits for a place or for its send deadline
+    entry ─known to be of a shut gate─► held, not leased ─place─► ready
+                                          │ held too long, or too many
+                                          └─► deferred: waits in the due index
+
+An entry names a job and no host. So nothing is asked of entries while no gate is shut, which is
+nearly always; while one is, the jobs of entries are read before they are leased, and remembered. A
+gate is shut while its host ends calls too slowly for what is leased for it already.
+"""
+
+from collections import deque
+from typing import Final
+
+from commandside.reports import Flight
+from commandside.timing import Entry
+from domain.job.events import JobSpec
+
+Waiting = tuple[Flight, JobSpec, int]
+"""A leased attempt that waits for room, the spec of its body, and the instant not to send after."""
+
+GRACE_US: Final = 100_000
+"""A gate is not shut before it has been full for so long: a burst at a quick host is over then."""
+WINDOWS: Final = 3
+"""What waits leased at a gate is called in time if it lands within so many windows of 250 ms."""
+HELD_US: Final = 60_000_000
+"""What is held for so long is deferred: messages are not kept open for longer."""
+HELD_MAX: Final = 10_000
+"""Entries held for all gates together; more are deferred at once."""
+KNOWN_MAX: Final = 50_000
+"""Jobs whose host is remembered while a gate is shut; with more, all are read anew."""
+
+
+class Gate:
+    """The calls of one target host."""
+
+    __slots__ = ("busy", "full_us", "held", "landed", "landed_before", "passing", "waiting")
+
+    def __init__(self) -> None:
+        self.busy = 0
+        """Calls in flight."""
+        self.landed = self.landed_before = 0
+        """Calls that have ended in this window, and in the last one."""
+        self.waiting: deque[Waiting] = deque()
+        self.held: deque[tuple[Entry, int]] = deque()
+        """Entries that are not leased, and since when (µs) they are held."""
+        self.passing = 0
+        """Entries that have a place here and are on their way to their lease."""
+        self.full_us = 0
+
+    def is_shut(self, now_us: int) -> bool:
+        """Tell whether nothing more is leased for this host."""
+        if self.held:
+            return True
+        in_time = WINDOWS * max(self.landed, self.landed_before)
+        return now_us - self.full_us >= GRACE_US and len(self.waiting) > in_time
+
+
+class Bulkhead:
+    """The gates of the hosts that are called; `share` is how many calls one may have in flight."""
+
+    def __init__(self, share: int) -> None:
+        self.share = share
+        self.crowded: dict[str, Gate] = {}
+        """Gates with something that waits."""
+        self.passing: dict[bytes, Gate] = {}
+        """Runs that have left `held` and are not leased yet."""
+        self.held = 0
+        self._now_us = 0
+        self._gates: dict[str, Gate] = {}
+        self._known: dict[bytes, str] = {}
+        """Job → host; empty while no gate is crowded."""
+
+    def gate(self, host: str) -> Gate:
+        """Return the gate of a host."""
+        gate = self._gates.get(host)
+        if gate is None:
+            gate = self._gates[host] = Gate()
+        return gate
+
+    def crowd(self, host: str, item: Waiting) -> None:
+        """Let a leased attempt wait for a place of its host."""
+        gate = self.crowded.get(host)
+        if gate is None:
+            gate = self.crowded[host] = self.gate(host)
+            gate.full_us = self._now_us
+        gate.waiting.append(item)
+        self._learn(item[0].run.facts.job_id, host)
+
+    # ---------------------------------------------------------------- entries
+
+    def is_any_shut(self) -> bool:
+        """Tell whether entries must be looked at before they are leased."""
+        return any(gate.is_shut(self._now_us) for gate in self.crowded.values())
+
+    def host_of(self, job_id: bytes) -> str | None:
+        """Return the host that a job calls, as it was last known; None: read the job."""
+        return self._known.get(job_id)
+
+    def bars(self, entry: Entry, host: str) -> bool:
+        """Tell whether an entry, whose job calls this host, may not be leased now."""
+        self._learn(entry[2], host)
+        gate = self.crowded.get(host)
+        return gate is not None and entry[1] not in self.passing and gate.is_shut(self._now_us)
+
+    def hold(self, entry: Entry, host: str) -> bool:
+        """Hold a barred entry until its host has a place; False if too many are held."""
+        if self.held >= HELD_MAX:
+            return False
+        self.crowded[host].held.append((entry, self._now_us))
+        self.held += 1
+        return True
+
+    def sweep(self) -> list[Entry]:
+        """Let go of the held entries whose messages were revoked, and return them."""
+        dead: list[Entry] = []
+        for gate in self.crowded.values():
+            dead += [entry for entry, _ in gate.held if entry[4].dead]
+            gate.held = deque(item for item in gate.held if not item[0][4].dead)
+        self.held -= len(dead)
+        return dead
+
+    def passed(self, run_id: bytes) -> None:
+        """Take back the place of an entry: it is leased now, or goes another way."""
+        gate = self.passing.pop(run_id, None)
+        if gate is not None:
+            gate.passing -= 1
+
+    # ---------------------------------------------------------------- what goes on
+
+    def turn(self, now_us: int, *, window: bool) -> None:
+        """Take the time; `window`: a new window begins. Gates that are idle are forgotten."""
+        self._now_us = now_us
+        if not window:
+            return
+        for host, gate in list(self._gates.items()):
+            gate.landed_before, gate.landed = gate.landed, 0
+            if not (gate.busy or gate.landed_before or gate.passing or host in self.crowded):
+                del self._gates[host]
+
+    def release(self) -> tuple[list[Waiting], list[Entry], list[Entry]]:
+        """Return what may go on: attempts to call or give up, entries to lease, and to defer."""
+        now_us = self._now_us
+        calls: list[Waiting] = []
+        ready: list[Entry] = []
+        stale: list[Entry] = []
+        for host, gate in list(self.crowded.items()):
+            places = self.share - gate.busy - gate.passing
+            while gate.waiting and (places > 0 or now_us >= gate.waiting[0][2]):
+                calls.append(gate.waiting.popleft())
+                places -= 1
+            while gate.held and (places > 0 or now_us >= gate.held[0][1] + HELD_US):
+                entry, since_us = gate.held.popleft()
+                self.held -= 1
+                if now_us >= since_us + HELD_US:
+                    stale.append(entry)
+                    continue
+                ready.append(entry)
+                self.passing[entry[1]] = gate
+                gate.passing += 1
+                places -= 1
+            if not gate.waiting and not gate.held:
+                del self.crowded[host]
+        if not self.crowded:
+            self._known.clear()
+        return calls, ready, stale
+
+    def waiting_in_turn(self) -> int:
+        """Return how many leased attempts wait at gates that are open: they will be called soon."""
+        gates = self.crowded.values()
+        return sum(len(gate.waiting) for gate in gates if not gate.is_shut(self._now_us))
+
+    def last_call_us(self) -> int | None:
+        """Return until when the longest waiting attempt may be called, if any waits."""
+        return min((g.waiting[0][2] for g in self.crowded.values() if g.waiting), default=None)
+
+    def clear(self) -> list[Waiting]:
+        """Forget every entry, and return the leased attempts that wait."""
+        waiting = [item for gate in self.crowded.values() for item in gate.waiting]
+        for gate in self.crowded.values():
+            gate.waiting.clear()
+            gate.held.clear()
+        self.held = 0
+        self.crowded.clear()
+        self._known.clear()
+        return waiting
+
+    def _learn(self, job_id: bytes, host: str) -> None:
+        if len(self._known) >= KNOWN_MAX:
+            self._known.clear()
+        self._known[job_id] = host

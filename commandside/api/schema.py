@@ -10,6 +10,7 @@ from commandside import policies as p
 from domain.idempotency import TEMPLATE_BYTES_MAX
 from domain.job.events import ALLOW, LIMITS
 from domain.retry import ATTEMPTS_MAX
+from domain.schedule.cron import DIALECTS
 from domain.schedule.every import DURATION_LIMIT
 from domain.schedule.schedule import TEXT_LIMIT
 from domain.target import HEADERS_MAX, METHODS, URL_LENGTH_MAX
@@ -72,7 +73,10 @@ RETRY: Final = _object(
 _FIELDS: Final[dict[str, Any]] = {
     "type": {"enum": ["one_time", "recurring"]},
     "run_at": _text("RFC 3339 with an offset, at most milliseconds; for one_time", maxLength=40),
-    "schedule": _text("five cron fields or @hourly … @yearly; for recurring", maxLength=TEXT_LIMIT),
+    "schedule": _text(
+        "cron fields of the dialect (vixie: five, or @hourly … @yearly); for recurring",
+        maxLength=TEXT_LIMIT,
+    ),
     "timezone": _text("IANA name; for recurring, except an exact interval"),
     "every": _text(
         "instead of schedule: an ISO 8601 duration such as PT90M or P1M", maxLength=DURATION_LIMIT
@@ -80,7 +84,7 @@ _FIELDS: Final[dict[str, Any]] = {
     "anchor": _text(
         "first slot of every, RFC 3339; default 2001-01-01 00:00 in the zone", maxLength=40
     ),
-    "dialect": {"const": "vixie"},
+    "dialect": {"enum": list(DIALECTS)},
     "dst": _object(
         {"gap": {"enum": ["next", "skip"]}, "fold": {"enum": ["first", "last", "both"]}}
     ),

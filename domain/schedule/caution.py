@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
-from domain.schedule.cron import Fields
+from domain.schedule.fields import SHORTEST_MONTH, Fields
 from domain.schedule.walk import CORRECTION_S, Calendar, effective
 from domain.schedule.zone import Zone
 
@@ -19,7 +19,6 @@ _WEEKDAYS: Final = (
     *("Thursday", "Friday", "Saturday"),
 )
 _LONGEST: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_SHORTEST_MONTH: Final = 28
 _ALL_DAYS: Final = 0xFFFFFFFE
 _ALL_WEEKDAYS: Final = 0x7F
 _ALL_HOURS: Final = (1 << 24) - 1
@@ -48,32 +47,37 @@ def sentences(fields: Fields, zone: Zone, dst: tuple[str, str], at_s: int) -> It
 
 
 def _days(fields: Fields) -> Iterator[str]:
-    _, _, day, _, weekday = fields.text.split(" ")
-    on = _listed([name for bit, name in enumerate(_WEEKDAYS) if fields.weekdays >> bit & 1], "and")
-    if fields.days != _ALL_DAYS and fields.weekdays != _ALL_WEEKDAYS:
-        if fields.both_days:
-            yield (
-                f"both day fields must match, as one begins with *: day {day} of the month and {on}"
-            )
-        else:
+    asked = fields.asked
+    day, weekday = asked.number_text, asked.name_text
+    if asked.numbers != _ALL_DAYS and asked.names != _ALL_WEEKDAYS:
+        on = weekday
+        if asked.names:
+            named = [name for bit, name in enumerate(_WEEKDAYS) if asked.names >> bit & 1]
+            on = _listed(named, "and")
+        if asked.either:
             yield (
                 f"the day fields are ORed: this runs on day {day} of the month and on every {on}"
             )
             return
-    if weekday != "*" and not fields.weekdays & ~_WEEKEND:
+        why = ", as one begins with *" if "*" in day + weekday else ""
+        yield f"both day fields must match{why}: day {day} of the month and {on}"
+    if asked.names and not asked.names & ~_WEEKEND:
         yield "never on a weekday"
-    first = (fields.days & -fields.days).bit_length() - 1
-    if first > _SHORTEST_MONTH:
-        named = [month for month in range(12) if fields.months >> (month + 1) & 1]
-        without = [_MONTHS[month] for month in named if _LONGEST[month] < first]
+    first = (asked.numbers & -asked.numbers).bit_length() - 1
+    if first > SHORTEST_MONTH:
+        months = [month for month in range(12) if fields.months >> (month + 1) & 1]
+        without = [_MONTHS[month] for month in months if _LONGEST[month] < first]
         if without:
             yield f"nothing runs in {_listed(without, 'and')}: there is no day {first}"
-        if 1 in named and first == _LONGEST[1]:
+        if 1 in months and first == _LONGEST[1]:
             yield "29 February exists in leap years only"
 
 
 def _steps(fields: Fields) -> Iterator[str]:
-    for text, name, size in zip(fields.text.split(" "), ("minute", "hour"), (60, 24), strict=False):
+    for text, name, size in (
+        (fields.minute_text, "minute", 60),
+        (fields.hour_text, "hour", 24),
+    ):
         step = int(text[2:]) if text.startswith("*/") and text[2:].isdigit() else 1
         if size % step:
             last = (size - 1) // step * step
@@ -83,10 +87,9 @@ def _steps(fields: Fields) -> Iterator[str]:
 def _full_ranges(fields: Fields, fold: str) -> Iterator[str]:
     if fields.wildcard or fold:
         return
-    minute, hour = fields.text.split(" ")[:2]
     for text, name, full in (
-        (minute, "minute", fields.minutes == _ALL_MINUTES),
-        (hour, "hour", fields.hours == _ALL_HOURS),
+        (fields.minute_text, "minute", fields.minutes == _ALL_MINUTES),
+        (fields.hour_text, "hour", fields.hours == _ALL_HOURS),
     ):
         if full:
             yield (

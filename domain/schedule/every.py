@@ -13,6 +13,7 @@ from typing import Final
 from domain.refusal import Refused
 from domain.schedule import walk, zone
 from domain.schedule.clock import refuse_clock
+from domain.schedule.fields import month_length
 from domain.schedule.once import read_instant
 from domain.schedule.spec import LAST_INSTANT, Every
 
@@ -161,7 +162,7 @@ class Steps:
 
     def _month_step(self, step: int) -> int:
         year, month = divmod(self._month + step * self._months, 12)
-        number = min(self._day, walk.length(year, month + 1))
+        number = min(self._day, month_length(year, month + 1))
         day = date(year, month + 1, number).toordinal() - _EPOCH_ORDINAL
         return day * _DAY_S + self._time
 

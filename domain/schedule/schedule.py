@@ -10,6 +10,7 @@ from domain.refusal import Refused
 from domain.schedule import caution, cron, walk, zone
 from domain.schedule.clock import ZONE_LIMIT, refuse_clock
 from domain.schedule.every import every_plan, parse_every, said_of_every
+from domain.schedule.fields import Wrong
 from domain.schedule.once import PAST_ALLOWED_MS, OneTimePlan, parse_one_time
 from domain.schedule.slots import COUNT_LIMIT, Forward, Plan, ScheduleBreach, breach, passed
 from domain.schedule.spec import LAST_INSTANT, Cron, Every, OneTime, ScheduleSpec
@@ -41,7 +42,6 @@ TEXT_LIMIT: Final = 128
 """Characters of a schedule, as typed."""
 
 
-_FINEST_S: Final = 60  # five fields cannot ask for less
 _WHOLE_CYCLE_FROM: Final = 4_102_444_800_000  # 2100: from here on only rules are in force
 
 
@@ -76,16 +76,16 @@ def _parse_cron(  # noqa: PLR0913 - the arguments are the key of the cache
     if refused is not None:
         return refused
     try:
-        fields = cron.parse(schedule)
-    except cron.Wrong as wrong:
+        fields = cron.parse(schedule, dialect)
+    except Wrong as wrong:
         return Refused("/schedule", str(wrong))
     spec = Cron(fields.text, schedule, timezone, dialect, gap, fold)
-    if min_interval_s > _FINEST_S and fields.shortest_s < min_interval_s:
+    if min_interval_s > fields.finest_s and fields.shortest_s < min_interval_s:
         return Refused(
             "/schedule",
             f"fires {fields.shortest_s} s apart; at least {min_interval_s} s are allowed",
         )
-    if plan(spec).next_after(_WHOLE_CYCLE_FROM) is None:
+    if plan(spec).next_after(0 if fields.years else _WHOLE_CYCLE_FROM) is None:
         return Refused(
             "/schedule",
             f"never matches: each of its local times is skipped by the clock of {timezone}",
@@ -94,8 +94,10 @@ def _parse_cron(  # noqa: PLR0913 - the arguments are the key of the cache
 
 
 def _refuse_options(timezone: str, dialect: str, gap: str, fold: str) -> Refused | None:
-    if dialect != "vixie":
-        return Refused("/dialect", f"{dialect!r} is not supported yet: leave it out, or 'vixie'")
+    if dialect not in cron.DIALECTS:
+        return Refused(
+            "/dialect", f"{dialect[:TEXT_LIMIT]!r} is not one of {', '.join(cron.DIALECTS)}"
+        )
     return refuse_clock(timezone, gap, fold)
 
 
@@ -110,8 +112,8 @@ def plan(spec: ScheduleSpec) -> Plan:
     try:
         if isinstance(spec, Every):
             return Forward(every_plan(spec))
-        fields = cron.read(spec.text)
-        return Forward(walk.CronPlan(fields, zone.load(spec.zone), spec.gap, spec.fold))
+        fields = cron.read(spec.text, spec.dialect)
+        return Forward(walk.cron_plan(fields, zone.load(spec.zone), spec.gap, spec.fold))
     except Exception as error:
         raise breach(repr(spec), error) from error
 
@@ -128,6 +130,6 @@ def warnings(spec: ScheduleSpec, at: int) -> tuple[str, ...]:
         return ("this instant is past: it fires at once",) if spec.run_at <= at else ()
     if isinstance(spec, Every):
         return said_of_every(spec, at)
-    fields = cron.read(spec.text)
+    fields = cron.read(spec.text, spec.dialect)
     dst = spec.gap, spec.fold
     return tuple(caution.sentences(fields, zone.load(spec.zone), dst, at // 1000))

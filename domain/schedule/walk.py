@@ -17,7 +17,7 @@ zone data since 1970 (a test checks it for the pinned version).
 from datetime import date
 from typing import Final, Protocol
 
-from domain.schedule.cron import Fields
+from domain.schedule.fields import FIRST_YEAR, SHORTEST_MONTH, Fields, month_length
 from domain.schedule.zone import CYCLE_END_S, CYCLE_S, Zone
 
 CORRECTION_S: Final = 3 * 3600
@@ -28,7 +28,6 @@ LAST_SECOND: Final = 253_402_300_799
 """9999-12-31T23:59:59Z: no slot lies beyond."""
 
 _DAY_S: Final = 86_400
-_DAY_MINUTES: Final = 1_440
 _EPOCH_ORDINAL: Final = 719_163
 _MONTHS_LOOKED_AT: Final = 12 * 41  # 29 February on a given weekday can be 40 years away
 _STRETCHES_LOOKED_AT: Final = 4_096  # backstop: two calendar cycles need under 1,700
@@ -38,19 +37,11 @@ NONE_AFTER: Final = 1 << 51
 NONE_BEFORE: Final = -(1 << 51)
 """Answers of a calendar that has no date there."""
 _HORIZON_S: Final = 2 * CYCLE_S  # what does not occur in two calendar cycles never does
-_FEBRUARY: Final = 2
-_LENGTHS: Final = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_ROWS: Final = {length: (length - SHORTEST_MONTH) * 7 for length in range(SHORTEST_MONTH, 32)}
 
 
 def _lowest(bits: int) -> int:
     return (bits & -bits).bit_length() - 1
-
-
-def length(year: int, month: int) -> int:
-    """Days of a month, 1 to 12."""
-    if month == _FEBRUARY and year % 4 == 0 and (year % 100 or year % 400 == 0):
-        return 29
-    return _LENGTHS[month]
 
 
 class LocalCalendar(Protocol):
@@ -66,71 +57,114 @@ class LocalCalendar(Protocol):
 
 
 class Calendar:
-    """The matching minutes of an endless calendar without clock changes, in local seconds."""
+    """The matching seconds of an endless calendar without clock changes, in local seconds."""
 
-    __slots__ = ("_days", "_first", "_last", "_months", "_times")
+    __slots__ = ("_days", "_first", "_last", "_months", "_seconds", "_times", "_years")
 
     def __init__(self, fields: Fields) -> None:
-        self._days = fields.day_masks
+        self._days = fields.days
         self._months = fields.months
+        self._years = fields.years
         self._times = fields.times
-        self._first = _lowest(self._times)
-        self._last = self._times.bit_length() - 1
+        self._seconds = fields.seconds
+        self._first = _lowest(self._times) * 60 + _lowest(self._seconds)
+        self._last = self._times.bit_length() * 60 - 61 + self._seconds.bit_length()
 
     def first_from(self, local_s: int) -> int:
-        """The first matching minute at or after a local second."""
-        day, minute = divmod(-(-local_s // 60), _DAY_MINUTES)
+        """The first match at or after a local second; `NONE_AFTER` if no later year is named."""
+        day, second = divmod(local_s, _DAY_S)
         today = date.fromordinal(day + _EPOCH_ORDINAL)
         year, month, number = today.year, today.month, today.day
-        if self._months >> month & 1:
+        if self._months >> month & 1 and self._has(year):
             days = self._month_days(year, month, day - number + 1)
             if days >> number & 1:
-                rest = self._times >> minute
-                if rest:
-                    return (day * _DAY_MINUTES + minute + _lowest(rest)) * 60
+                found = self._first_in_day(second)
+                if found is not None:
+                    return day * _DAY_S + found
             days >>= number + 1
             if days:
-                return ((day + 1 + _lowest(days)) * _DAY_MINUTES + self._first) * 60
+                return (day + 1 + _lowest(days)) * _DAY_S + self._first
         for _ in range(_MONTHS_LOOKED_AT):
             later = self._months >> (month + 1)
-            if later:
+            if later and self._has(year):
                 month += 1 + _lowest(later)
             else:
-                year, month = year + 1, _lowest(self._months)
+                following = self._year_from(year + 1)
+                if following is None:
+                    return NONE_AFTER
+                year, month = following, _lowest(self._months)
             first = date(year, month, 1).toordinal() - _EPOCH_ORDINAL
             days = self._month_days(year, month, first)
             if days:
-                return ((first - 1 + _lowest(days)) * _DAY_MINUTES + self._first) * 60
+                return (first - 1 + _lowest(days)) * _DAY_S + self._first
         raise AssertionError("a parsed schedule has a date within 40 years")
 
     def last_to(self, local_s: int) -> int:
-        """The last matching minute at or before a local second."""
-        day, minute = divmod(local_s // 60, _DAY_MINUTES)
+        """The last match at or before a local second; `NONE_BEFORE` if no earlier year is named."""
+        day, second = divmod(local_s, _DAY_S)
         today = date.fromordinal(day + _EPOCH_ORDINAL)
         year, month, number = today.year, today.month, today.day
-        if self._months >> month & 1:
+        if self._months >> month & 1 and self._has(year):
             days = self._month_days(year, month, day - number + 1)
             if days >> number & 1:
-                rest = self._times & ((2 << minute) - 1)
-                if rest:
-                    return (day * _DAY_MINUTES + rest.bit_length() - 1) * 60
+                found = self._last_in_day(second)
+                if found is not None:
+                    return day * _DAY_S + found
             days &= (1 << number) - 1
             if days:
                 back = number - (days.bit_length() - 1)
-                return ((day - back) * _DAY_MINUTES + self._last) * 60
+                return (day - back) * _DAY_S + self._last
         for _ in range(_MONTHS_LOOKED_AT):
             earlier = self._months & ((1 << month) - 1)
-            if not earlier:
-                year, earlier = year - 1, self._months
+            if not earlier or not self._has(year):
+                before = self._year_to(year - 1)
+                if before is None:
+                    return NONE_BEFORE
+                year, earlier = before, self._months
             month = earlier.bit_length() - 1
             first = date(year, month, 1).toordinal() - _EPOCH_ORDINAL
             days = self._month_days(year, month, first)
             if days:
-                return ((first + days.bit_length() - 2) * _DAY_MINUTES + self._last) * 60
+                return (first + days.bit_length() - 2) * _DAY_S + self._last
         raise AssertionError("a parsed schedule has a date within 40 years")
 
+    def _first_in_day(self, second: int) -> int | None:
+        minute, second = divmod(second, 60)
+        rest = self._times >> minute
+        if rest & 1:
+            seconds = self._seconds >> second
+            if seconds:
+                return minute * 60 + second + _lowest(seconds)
+        rest >>= 1
+        return (minute + 1 + _lowest(rest)) * 60 + self._first % 60 if rest else None
+
+    def _last_in_day(self, second: int) -> int | None:
+        minute, second = divmod(second, 60)
+        if self._times >> minute & 1:
+            seconds = self._seconds & ((2 << second) - 1)
+            if seconds:
+                return minute * 60 + seconds.bit_length() - 1
+        rest = self._times & ((1 << minute) - 1)
+        return (rest.bit_length() - 1) * 60 + self._last % 60 if rest else None
+
+    def _has(self, year: int) -> bool:
+        return not self._years or bool(year >= FIRST_YEAR and self._years >> year - FIRST_YEAR & 1)
+
+    def _year_from(self, year: int) -> int | None:
+        if not self._years:
+            return year
+        year = max(year, FIRST_YEAR)
+        rest = self._years >> year - FIRST_YEAR
+        return year + _lowest(rest) if rest else None
+
+    def _year_to(self, year: int) -> int | None:
+        if not self._years:
+            return year
+        rest = self._years & ((2 << year - FIRST_YEAR) - 1) if year >= FIRST_YEAR else 0
+        return FIRST_YEAR + rest.bit_length() - 1 if rest else None
+
     def _month_days(self, year: int, month: int, first: int) -> int:
-        return self._days[(first + 4) % 7] & ((2 << length(year, month)) - 1)
+        return self._days[_ROWS[month_length(year, month)] + (first + 4) % 7]
 
 
 def effective(fields: Fields, gap: str, fold: str) -> tuple[str, str]:
@@ -253,6 +287,30 @@ class CronPlan(LocalPlan):
 
     def __init__(self, fields: Fields, zone: Zone, gap: str = "", fold: str = "") -> None:
         super().__init__(Calendar(fields), zone, *effective(fields, gap, fold))
+
+
+class YearsPlan(CronPlan):
+    """The slots of a cron text that names years: none of them is beyond `fields.LAST_YEAR`."""
+
+    __slots__ = ("_end",)
+
+    def __init__(self, fields: Fields, zone: Zone, gap: str = "", fold: str = "") -> None:
+        super().__init__(fields, zone, gap, fold)
+        over = date(FIRST_YEAR + fields.years.bit_length(), 1, 3).toordinal() - _EPOCH_ORDINAL
+        self._end = over * _DAY_S * 1000
+
+    def next_after(self, t: int) -> int | None:
+        """The first slot after `t`, or None if its years are over."""
+        return super().next_after(t) if t < self._end else None
+
+    def last_until(self, t: int) -> int | None:
+        """The newest slot up to `t` and since 1970, or None if there is none."""
+        return super().last_until(min(t, self._end))
+
+
+def cron_plan(fields: Fields, zone: Zone, gap: str = "", fold: str = "") -> CronPlan:
+    """The plan of a parsed text."""
+    return (YearsPlan if fields.years else CronPlan)(fields, zone, gap, fold)
 
 
 def _fold(instant_s: int, shift: int) -> tuple[int, int]:

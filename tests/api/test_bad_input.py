@@ -71,7 +71,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no zone": (changed(timezone=...), "/timezone"),
     "an unknown zone": (changed(timezone="Mars/Olympus"), "/timezone"),
     "a zone that is a path": (changed(timezone="../../etc/passwd"), "/timezone"),
-    "another dialect": (changed(dialect="quartz"), "/dialect"),
+    "another dialect": (changed(dialect="Quartz"), "/dialect"),
     "an unknown dst rule": (changed(dst={"gap": "twice"}), "/dst/gap"),
     "a run_at on a recurring job": (changed(run_at="2030-01-01T00:00:00Z"), "/run_at"),
     "not supported yet": (changed(rrule="FREQ=DAILY"), "/rrule"),

@@ -69,7 +69,9 @@ def test_croniter_reads_the_same_numbers(text: str) -> None:
     spec = parse_cron(text, "UTC")
     if not isinstance(spec, Cron) or _one_value_range(text):
         return
-    _, *ours = read(text)
+    fields = read(text)
+    asked = fields.asked
+    ours = (fields.minutes, fields.hours, asked.numbers, fields.months, asked.names)
     expanded, _ = croniter.expand(text)
     lows, highs = (0, 0, 1, 1, 0), (59, 23, 31, 12, 6)
     for bits, values, low, high in zip(ours, expanded, lows, highs, strict=True):

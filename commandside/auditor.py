@@ -170,7 +170,7 @@ class Auditor:
         if len(self._parked) > PARKED_MAX:
             del self._parked[next(iter(self._parked))]
         self._ports.telemetry.count("lapses_parked")
-        self._ports.telemetry.alarm("lapses_parked", f"{run_id.hex()}: {why}")
+        self._ports.telemetry.alarm("lapses_stuck", f"{run_id.hex()}: {why}")
 
     # ---------------------------------------------------------------- what nobody leased
 

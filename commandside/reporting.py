@@ -118,7 +118,7 @@ class Reporting:
         """
         detail = f"{flight.run.facts.run_id.hex()}: {why}"
         if flight.tries == TRIES_MAX:
-            self._flights.ports.telemetry.alarm("reports_parked", detail)
+            self._flights.ports.telemetry.alarm("reports_stuck", detail)
         self._count("reports_parked")
         pause = BACKOFF_US[min(flight.tries - TRIES_MAX, len(BACKOFF_US) - 1)]
         flight.tries += 1

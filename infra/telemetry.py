@@ -135,11 +135,11 @@ TABLE: Final[tuple[Name, ...]] = (
         queue_message_foreign="a message in our topics is not ours",
         hand_off_refused="the broker takes nothing; what is due waits in the database",
         chains_broken="active jobs have no next occurrence, or two; this is a bug",
-        reports_parked="the end of an attempt cannot be decided or appended; it is tried again",
+        reports_stuck="the end of an attempt cannot be decided or appended; it is tried again",
         reports_given_up="the end of an attempt could not be appended; its lease will lapse",
         leases_given_up="a run could not be leased; it will be handed off again",
         calls_not_built="the call of an attempt could not be made; it is tried again later",
-        lapses_parked="the end of a lease cannot be decided or appended; it is tried again",
+        lapses_stuck="the end of a lease cannot be decided or appended; it is tried again",
     ),
     # Projections.
     *_of(

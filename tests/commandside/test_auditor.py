@@ -185,7 +185,7 @@ def test_a_lease_whose_end_cannot_be_decided_stands_in_nobodys_way_and_is_tried_
         lambda: all(is_ready_again(scene, run) for run in runs[6:]), DEATH_MS + 6_000
     )
     assert not any(is_ready_again(scene, run) for run in runs[:6])
-    assert {name for name, _ in process.telemetry.alarms} == {"lapses_parked"}
+    assert {name for name, _ in process.telemetry.alarms} == {"lapses_stuck"}
     bad.clear()
     assert scene.run_until(lambda: all(is_ready_again(scene, run) for run in runs), 31_000)
 

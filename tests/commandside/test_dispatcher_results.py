@@ -253,7 +253,7 @@ def test_a_result_that_cannot_be_decided_on_stands_in_nobodys_way_and_is_kept(
     scene.until(lambda: scene.ended(other))
     scene.run_ms(10_000)
     assert not scene.ended(run)
-    assert [name for name, _ in scene.telemetry.alarms] == ["reports_parked"]
+    assert [name for name, _ in scene.telemetry.alarms] == ["reports_stuck"]
     broken.clear()
     scene.until(lambda: scene.ended(run))
     assert scene.names(run) == ["Scheduled", "Leased", "Fired", "Completed"]

@@ -11,6 +11,7 @@ The structs are stored inside events: fields are appended at the end only, with 
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -24,10 +25,13 @@ METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 UNPRIVILEGED_PORT: Final = 1024
 HOST_LENGTH_MAX: Final = 253
+PLACES_KEPT: Final = 4_096
+"""Judged pairs of host and port kept: jobs differ in what they call there."""
 OPEN_PORTS: Final = frozenset({80, 443, 8080, 8443})
 
 _PORTS: Final = range(1, 65536)
-_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?]*)(?P<rest>[/?].*)?")
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?]*)([/?].*)?")
+_PRINTABLE = re.compile(r"[\x21-\x7e]+")
 _AUTHORITY = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]*)(?::(?P<port>.*))?")
 _PORT = re.compile(r"[0-9]{1,5}")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
@@ -222,37 +226,37 @@ def _decodes(a_label: str) -> bool:
         return False
 
 
-def _split(url: str) -> tuple[str, str, str, str]:
-    """Return scheme, host text, port text and origin form; raise ValueError with the reason."""
+def _split(url: str) -> tuple[str, str, str]:
+    """Return scheme, authority and origin form; raise ValueError with the reason."""
     if not 0 < len(url) <= URL_LENGTH_MAX:
         raise ValueError(f"a URL has 1 to {URL_LENGTH_MAX} characters")
-    if any(not "\x21" <= char <= "\x7e" for char in url):
+    if not _PRINTABLE.fullmatch(url):
         raise ValueError("printable ASCII without blanks: a name as A-label, a path %-encoded")
     if "\\" in url or "#" in url:
         raise ValueError("a backslash or a fragment (#) is not allowed")
     parts = _URL.fullmatch(url)
-    if parts is None or (scheme := parts["scheme"].lower()) not in DEFAULT_PORTS:
+    if parts is None or (scheme := parts[1].lower()) not in DEFAULT_PORTS:
         raise ValueError("an absolute URL that begins with http:// or https://")
-    if "@" in parts["authority"]:
+    rest = parts[3] or "/"
+    return scheme, parts[2], rest if rest[0] == "/" else "/" + rest
+
+
+@lru_cache(PLACES_KEPT)
+def _place(scheme: str, authority: str, rules: AddressRules) -> tuple[str, int]:
+    """Return host and port, which may be called; raise ValueError with the reason."""
+    if "@" in authority:
         raise ValueError("credentials in a URL are not allowed; send an Authorization header")
-    authority = _AUTHORITY.fullmatch(parts["authority"])
-    if authority is None:
+    parts = _AUTHORITY.fullmatch(authority)
+    if parts is None:
         raise ValueError("the host is not readable")
-    rest = parts["rest"] or "/"
     # RFC 3986 lets the port be empty, which means the default one.
-    port = authority["port"] or str(DEFAULT_PORTS[scheme])
-    return scheme, authority["host"], port, rest if rest[0] == "/" else "/" + rest
-
-
-def _parse_url(url: str, rules: AddressRules) -> tuple[str, str, int, str]:
-    """Return scheme, host, port and origin form; raise ValueError with the reason."""
-    scheme, host_text, port_text, path = _split(url)
+    port_text = parts["port"] or str(DEFAULT_PORTS[scheme])
     if not _PORT.fullmatch(port_text) or int(port_text) not in _PORTS:
         raise ValueError("the port must be a number from 1 to 65535")
     port = int(port_text)
-    host = _parse_host(host_text)
+    host = _parse_host(parts["host"])
     _judge(host, port, rules)
-    return scheme, str(host), port, path
+    return str(host), port
 
 
 def _judge(host: str | Address, port: int, rules: AddressRules) -> None:
@@ -307,7 +311,8 @@ def parse_http_target(
     wrong: list[Refused] = []
     scheme, host, port, path = "", "", 0, ""
     try:
-        scheme, host, port, path = _parse_url(url, rules)
+        scheme, authority, path = _split(url)
+        host, port = _place(scheme, authority, rules)
     except ValueError as reason:
         wrong.append(Refused("/target/url", str(reason)))
     if method not in METHODS:

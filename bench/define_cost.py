@@ -5,14 +5,14 @@ import json
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from commandside.batch import Batch
 from commandside.definition import Bounds, Definitions
 from commandside.jobs import Jobs
-from commandside.ports import Accepted, CommandLog, Vault
+from commandside.ports import Accepted, Answer, CommandLog, Vault
 from commandside.reading import read_job
 from domain.envelope import Decision
 from domain.opaque import Seal
@@ -44,26 +44,15 @@ class _Log:
 
     shards = 64
 
-    def __init__(self) -> None:
-        self._waiting: list[tuple[Decision, asyncio.Future[Accepted]]] = []
+    async def define_all(self, decisions: Sequence[Decision]) -> list[Answer | Exception]:
+        append.parameters(decisions, self.shards, AT)
+        return [_made(decision) for decision in decisions]
 
-    async def define(self, decision: Decision) -> Accepted:
-        loop = asyncio.get_running_loop()
-        if not self._waiting:
-            loop.call_soon(self._flush)
-        future: asyncio.Future[Accepted] = loop.create_future()
-        self._waiting.append((decision, future))
-        return await future
 
-    def _flush(self) -> None:
-        group, self._waiting = self._waiting, []
-        for first in range(0, len(group), 125):
-            part = group[first : first + 125]
-            append.parameters([decision for decision, _ in part], self.shards, AT)
-        for decision, future in group:
-            head, run = decision.slices
-            assert isinstance(run.after, Ready)
-            future.set_result(Accepted(head.after, (run.after,), 1, 7, AT))  # type: ignore[arg-type]  # a job's slice
+def _made(decision: Decision) -> Accepted:
+    head, run = decision.slices
+    assert isinstance(run.after, Ready)
+    return Accepted(head.after, (run.after,), 1, 7, AT)  # type: ignore[arg-type]  # a job's slice
 
 
 def _timed(name: str, count: int, call: Callable[[], object]) -> None:

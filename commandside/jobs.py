@@ -4,7 +4,8 @@ Each is one decision of the domain, made under the job's shard lock from fresh s
 from that state. Nothing here knows HTTP, but for the published problems that a refusal is.
 """
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ import msgspec
 from commandside.definition import Definitions
 from commandside.ports import (
     Accepted,
+    Answer,
     BodyDiffers,
     CommandLog,
     KeyGone,
@@ -72,6 +74,31 @@ class Done(msgspec.Struct, frozen=True):
     created: bool = False
 
 
+class Sent(msgspec.Struct, frozen=True):
+    """A definition as a client sent it: its JSON, the bytes of its `payload`, and all its bytes."""
+
+    body: Mapping[str, Any]
+    payload: bytes | None
+    raw: bytes
+    idempotency_key: str = ""
+
+
+class _Begun(msgspec.Struct):
+    """A definition on its way; `outcome` is an error where it could not be judged or appended."""
+
+    sent: Sent
+    asked: Asked
+    values: dict[str, Any] = {}
+    new: decide.NewJob | None = None
+    decision: Decision | None = None
+    outcome: Answer | Exception | None = None
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it made a job, just now."""
+        return isinstance(self.outcome, Accepted) and not self.outcome.replayed
+
+
 def body_hash(name: str, body: bytes) -> bytes:
     """Return what tells one use of an Idempotency-Key from another."""
     return blake2b(name.encode() + b"\n" + body, digest_size=16).digest()
@@ -102,48 +129,72 @@ class Jobs:
 
     # ------------------------------------------------------------ define
 
-    async def define(  # noqa: PLR0913 - what a definition comes with
-        self,
-        caller: Caller,
-        body: Mapping[str, Any],
-        payload: bytes | None,
-        raw: bytes,
-        idempotency_key: str = "",
-        *,
-        brief: bool = False,
-    ) -> Done:
-        """Define a job, or revise the one that has this `key`. `raw` are the bytes as sent.
+    async def define(self, caller: Caller, sent: Sent) -> Done:
+        """Define a job, or revise the one that has this `key`."""
+        (answer,) = await self.define_all(caller, (sent,), brief=False)
+        if isinstance(answer, Done):
+            return answer
+        raise answer
 
-        A `brief` answer does not list the next occurrences, but for the first.
+    async def define_all(
+        self, caller: Caller, definitions: Sequence[Sent], *, brief: bool = True
+    ) -> list[Done | BaseException]:
+        """Define jobs side by side; return the answer to each, or the error instead of it.
+
+        No two may name the same `key`. A `brief` answer does not list the next occurrences, but for
+        the first.
         """
         at = self._now()
-        asked = Asked(caller, b"", "define", raw, idempotency_key)
-        command = asked.command
-        key = body.get("key")
-        job_id = self._job_id(caller.tenant_id, key, idempotency_key)
+        begun = [self._begin(caller, sent, at) for sent in definitions]
+        appends = [new for new in begun if new.decision is not None]
+        made = await self._log.define_all([new.decision for new in appends if new.decision])
+        for new, outcome in zip(appends, made, strict=True):
+            new.outcome = outcome
+        rare = [new for new in begun if not new.is_new]
+        settled = await asyncio.gather(*map(self._settle, rare), return_exceptions=True)
+        others = iter(settled)
+        return [self._first(new, brief=brief) if new.is_new else next(others) for new in begun]
+
+    def _begin(self, caller: Caller, sent: Sent, at: int) -> _Begun:
+        """Judge and seal a definition, and decide on it as on one that is new."""
+        key = sent.body.get("key")
+        job_id = self._job_id(caller.tenant_id, key, sent.idempotency_key)
+        begun = _Begun(sent, Asked(caller, job_id, "define", sent.raw, sent.idempotency_key))
         try:
-            found = self._definitions.define(body, payload, at)
-        except Problem as problem:
-            return await self._repeated(asked, job_id, body, payload, problem)
-        new = decide.NewJob(
-            job_id,
-            caller.tenant_id,
-            self._sealed(lambda: Sealer(self._vault, caller.tenant_id, job_id).new(found.values)),
-            found.key,
-            self._zone_data,
+            found = self._definitions.define(sent.body, sent.payload, at)
+            spec = Sealer(self._vault, caller.tenant_id, job_id).new(found.values)
+        except Exception as error:  # noqa: BLE001 - the answer to this one; its neighbours have their own
+            begun.outcome = _told(error)
+            return begun
+        begun.values = found.values
+        begun.new = decide.NewJob(job_id, caller.tenant_id, spec, found.key, self._zone_data)
+        decision = decide.define(
+            begun.new, None, decide.By(at, caller.kid, "", begun.asked.command)
         )
-        by = decide.By(at, caller.kid, "", command)
-        decision = decide.define(new, None, by)
         assert isinstance(decision, Decision), "a job that does not exist can be defined"
-        outcome = await self._log.define(decision)
-        if isinstance(outcome, Rejected) and found.key:
-            return await self._define_again(asked, new, found.values)
-        accepted = _accepted(outcome)
-        if accepted.replayed:
-            return await self._replay(accepted)
+        begun.decision = decision
+        return begun
+
+    def _first(self, begun: _Begun, *, brief: bool) -> Done:
+        """Answer a definition that made a job."""
+        accepted, decision = begun.outcome, begun.decision
+        assert isinstance(accepted, Accepted)
+        assert decision is not None
         planned = next((p.after for p in decision.slices if isinstance(p.after, Ready)), None)
         link = Link(planned.facts.nominal, planned.facts.due_at) if planned else None
         return self._defined(accepted.job, accepted, brief=brief, link=link)
+
+    async def _settle(self, begun: _Begun) -> Done:
+        """Answer a definition that did not make a job."""
+        outcome = begun.outcome
+        assert outcome is not None, "the log has an outcome for each"
+        if isinstance(outcome, Problem):
+            return await self._repeated(begun.asked, begun.sent, outcome)
+        if isinstance(outcome, Exception):
+            raise outcome
+        if isinstance(outcome, Rejected) and begun.new is not None and begun.new.key:
+            return await self._define_again(begun.asked, begun.new, begun.values)
+        return await self._replay(_accepted(outcome))
 
     async def _define_again(self, asked: Asked, new: decide.NewJob, values: dict[str, Any]) -> Done:
         """Give the job of this key, which exists, this spec, or its next life."""
@@ -159,21 +210,12 @@ class Jobs:
             spec = Sealer(self._vault, new.tenant_id, new.job_id).over(values, job.facts.spec)
             return decide.revise(job, runs, spec, self._zone_data, by)
 
-        accepted = await self._command(
-            msgspec.structs.replace(asked, job_id=new.job_id), again, mine=False
-        )
+        accepted = await self._command(asked, again, mine=False)
         if accepted.replayed:
             return await self._replay(accepted)
         return self._defined(accepted.job, accepted, created=created)
 
-    async def _repeated(
-        self,
-        asked: Asked,
-        job_id: bytes,
-        body: Mapping[str, Any],
-        payload: bytes | None,
-        problem: Problem,
-    ) -> Done:
+    async def _repeated(self, asked: Asked, sent: Sent, problem: Problem) -> Done:
         """Answer a definition that is refused now, but was accepted before its instant passed.
 
         Raises `problem` for any other.
@@ -185,18 +227,18 @@ class Jobs:
         if command is not None:
             refused = Rejected(problem.code, problem.detail)
             outcome = await self._log.command(
-                job_id, command.command_id, command.body_hash, lambda *_: refused
+                asked.job_id, command.command_id, command.body_hash, lambda *_: refused
             )
             if not isinstance(outcome, Rejected):
                 return await self._replay(_accepted(outcome))
-        standing = await self._log.standing(job_id) if body.get("key") else None
+        standing = await self._log.standing(asked.job_id) if sent.body.get("key") else None
         if standing is None:
             raise problem
         job = standing.job.facts
-        found = self._definitions.define(body, payload, job.defined_at)
+        found = self._definitions.define(sent.body, sent.payload, job.defined_at)
         if isinstance(standing.job, s.Cancelled) or found.values["schedule"] != job.spec.schedule:
             raise problem
-        new = decide.NewJob(job_id, job.tenant_id, job.spec, found.key, self._zone_data)
+        new = decide.NewJob(asked.job_id, job.tenant_id, job.spec, found.key, self._zone_data)
         return await self._define_again(asked, new, found.values)
 
     def _job_id(self, tenant_id: bytes, key: object, idempotency_key: str) -> bytes:
@@ -380,12 +422,6 @@ class Jobs:
                 found.append(text(RUN, run))
         return found
 
-    def _sealed(self, seal: Callable[[], e.JobSpec]) -> e.JobSpec:
-        try:
-            return seal()
-        except KeyGone as gone:
-            raise _told(gone) from gone
-
 
 def _told(error: Exception) -> Exception:
     if isinstance(error, KeyGone):
@@ -393,7 +429,7 @@ def _told(error: Exception) -> Exception:
     return error
 
 
-def _accepted(outcome: Accepted | BodyDiffers | Rejected) -> Accepted:
+def _accepted(outcome: Answer) -> Accepted:
     if isinstance(outcome, Accepted):
         return outcome
     if isinstance(outcome, BodyDiffers):

@@ -453,6 +453,9 @@ class BodyDiffers(msgspec.Struct, frozen=True, gc=False):
     """The command id was used before with another body (422)."""
 
 
+Answer = Accepted | BodyDiffers | Rejected
+"""What became of a command."""
+
 Decide = Callable[[JobState | None, tuple[OpenRun, ...], int], Decision | Rejected | None]
 """(job, open runs with withheld ones, at) → what to do; called under the shard's lock."""
 
@@ -462,12 +465,15 @@ class CommandLog(Protocol):
 
     shards: int
 
-    async def define(self, decision: Decision) -> Accepted | BodyDiffers | Rejected:
+    async def define(self, decision: Decision) -> Answer:
         """Append a definition, grouped with others (≤ 10 ms or BATCH_MAX). Rejected: `exists`."""
+
+    async def define_all(self, decisions: Sequence[Decision]) -> list[Answer | Exception]:
+        """Append definitions side by side; return for each what `define` returns or raises."""
 
     async def command(
         self, job_id: bytes, command_id: bytes, body_hash: bytes, decide: Decide
-    ) -> Accepted | BodyDiffers | Rejected:
+    ) -> Answer:
         """Decide inside the lock and append; None from `decide` answers the state as it is.
 
         An empty `command_id` means the client gave none. One that is given is recorded whenever

@@ -1,9 +1,14 @@
 """A command log that hands off at once what is due within two seconds of its commit."""
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 from commandside.hand_off import SelfHandOff
-from commandside.ports import Accepted, BodyDiffers, CommandLog, Decide, Standing
+from commandside.ports import Accepted, Answer, CommandLog, Decide, Standing
 from domain.catalogue import DomainEvent
-from domain.envelope import Decision, Rejected
+from domain.envelope import Decision
+
+_Outcome = TypeVar("_Outcome", Answer, Answer | Exception)
 
 
 class PromptLog:
@@ -17,13 +22,17 @@ class PromptLog:
         self._log, self._hand_off = log, hand_off
         self.shards = log.shards
 
-    async def define(self, decision: Decision) -> Accepted | BodyDiffers | Rejected:
+    async def define(self, decision: Decision) -> Answer:
         """Append a definition."""
         return self._offered(await self._log.define(decision))
 
+    async def define_all(self, decisions: Sequence[Decision]) -> list[Answer | Exception]:
+        """Append definitions."""
+        return [self._offered(made) for made in await self._log.define_all(decisions)]
+
     async def command(
         self, job_id: bytes, command_id: bytes, body_hash: bytes, decide: Decide
-    ) -> Accepted | BodyDiffers | Rejected:
+    ) -> Answer:
         """Decide and append."""
         return self._offered(await self._log.command(job_id, command_id, body_hash, decide))
 
@@ -37,9 +46,7 @@ class PromptLog:
         """Return events of a stream of this job."""
         return await self._log.events(job_id, stream_id, after, limit)
 
-    def _offered(
-        self, outcome: Accepted | BodyDiffers | Rejected
-    ) -> Accepted | BodyDiffers | Rejected:
+    def _offered(self, outcome: _Outcome) -> _Outcome:
         if isinstance(outcome, Accepted) and outcome.position and not outcome.replayed:
             self._hand_off.offer(outcome.runs, outcome.at)
         return outcome

@@ -26,7 +26,7 @@ from commandside.api.requests import (
     pieces,
 )
 from commandside.batch import Batch, LineReply, Report
-from commandside.jobs import Done, Jobs
+from commandside.jobs import Done, Jobs, Sent
 from commandside.reading import read_job, read_object
 from commandside.replies import JobReply
 from domain.problem import invalid
@@ -69,8 +69,7 @@ def _definitions(jobs: Jobs, report: Report) -> list[HTTPRouteHandler]:
         expect(request, JSON)
         key = idempotency_key(request)
         raw = await body_of(request)
-        body, payload = read_job(raw)
-        return _answer(await jobs.define(request.user, body, payload, raw, key))
+        return _answer(await jobs.define(request.user, Sent(*read_job(raw), raw, key)))
 
     @post(
         "/v1/jobs:batch",

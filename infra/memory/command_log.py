@@ -1,6 +1,8 @@
 """`CommandLog` over the log in memory: decides and appends in one step, nothing moves between."""
 
-from commandside.ports import Accepted, BodyDiffers, Decide, Standing
+from collections.abc import Sequence
+
+from commandside.ports import Accepted, Answer, BodyDiffers, Decide, Standing
 from domain.catalogue import DomainEvent
 from domain.envelope import Decision, Rejected
 from domain.job import state as js
@@ -17,7 +19,7 @@ class MemoryCommandLog:
         self.shards = log.shards
         self._log = log
 
-    async def define(self, decision: Decision) -> Accepted | BodyDiffers | Rejected:
+    async def define(self, decision: Decision) -> Answer:
         """Append a definition."""
         self._log.reach()
         command = decision.command
@@ -30,9 +32,19 @@ class MemoryCommandLog:
             return Rejected("exists", "a job with this key exists already")
         return self._accepted(decision, done.positions[0])
 
+    async def define_all(self, decisions: Sequence[Decision]) -> list[Answer | Exception]:
+        """Append definitions, each for itself."""
+        return [await self._tried(decision) for decision in decisions]
+
+    async def _tried(self, decision: Decision) -> Answer | Exception:
+        try:
+            return await self.define(decision)
+        except Exception as error:  # noqa: BLE001 - returned to whoever asked
+            return error
+
     async def command(
         self, job_id: bytes, command_id: bytes, body_hash: bytes, decide: Decide
-    ) -> Accepted | BodyDiffers | Rejected:
+    ) -> Answer:
         """Decide on the state as it is and append."""
         self._log.reach()
         if command_id:

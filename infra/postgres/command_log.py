@@ -20,6 +20,7 @@ import msgspec
 from commandside.ports import (
     BATCH_MAX,
     Accepted,
+    Answer,
     BodyDiffers,
     Decide,
     Standing,
@@ -52,15 +53,40 @@ FULL: Final = BATCH_MAX // 2
 UNIQUE_VIOLATION: Final = "23505"
 
 
-class _Outcome(msgspec.Struct, frozen=True, gc=False):
-    """Of one decision: log position of its last event, 0 where a guard refused it."""
+class _Waiting:
+    """Decisions whose outcomes are awaited together; each has one, once."""
 
-    position: int
+    __slots__ = ("_left", "future", "outcomes")
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+        self.outcomes: list[int | Exception | None] = [None] * count
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def settle(self, n: int, outcome: int | Exception) -> None:
+        if self.outcomes[n] is not None or self.future.done():
+            return
+        self.outcomes[n] = outcome
+        self._left -= 1
+        if not self._left:
+            self.future.set_result(None)
 
 
 class _Pending(msgspec.Struct):
+    """A decision on its way: one of those that somebody waits for."""
+
     decision: Decision
-    future: asyncio.Future[_Outcome]
+    waiting: _Waiting
+    n: int
+
+    def settle(self, outcome: int | Exception) -> None:
+        """Take the log position of its last event, 0 where a guard refused it, or an error."""
+        self.waiting.settle(self.n, outcome)
+
+    @property
+    def settled(self) -> bool:
+        """Whether it has an outcome, or nobody waits any more."""
+        return self.waiting.outcomes[self.n] is not None or self.waiting.future.done()
 
 
 class _Writer:
@@ -78,13 +104,16 @@ class _Writer:
             LINGER_S,
         )
 
-    async def write(self, decision: Decision) -> _Outcome:
+    def add(self, pending: _Pending) -> None:
+        """Take a decision; `wire.kick` follows."""
         if len(self._pending) >= PENDING_MAX:
-            raise Unavailable("too many commands wait for Postgres")
-        future: asyncio.Future[_Outcome] = asyncio.get_running_loop().create_future()
-        self._pending.append(_Pending(decision, future))
+            pending.settle(Unavailable("too many commands wait for Postgres"))
+        else:
+            self._pending.append(pending)
+
+    def kick(self) -> None:
+        """Write what was added, at once where it fills a group."""
         self.wire.kick(now=len(self._pending) >= FULL)
-        return await future
 
     def _next(self) -> Work | None:
         """Take the next group: one decision for each job, at most BATCH_MAX slices."""
@@ -94,7 +123,7 @@ class _Writer:
         room = BATCH_MAX
         while self._pending and room > 0:
             pending = self._pending.popleft()
-            if pending.future.done():
+            if pending.settled:
                 continue
             if pending.decision.job_id in jobs:
                 later.append(pending)
@@ -139,7 +168,7 @@ class _Writer:
             self._fail(batch, Unavailable("Postgres: the locks were not free in time"))
             return
         for pending, position in zip(batch, result.positions, strict=True):
-            _resolve(pending, _Outcome(position))
+            pending.settle(position)
 
     def _give_up(self, error: Unavailable) -> None:
         batch = list(self._pending)
@@ -196,22 +225,44 @@ class PostgresCommandLog:
         for reader in self._readers:
             reader.close()
 
-    async def define(self, decision: Decision) -> Accepted | BodyDiffers | Rejected:
+    async def define(self, decision: Decision) -> Answer:
         """Append a definition, grouped with others; Rejected(`exists`) where the job exists."""
-        outcome = await self._write(decision)
-        if outcome.position:
-            return _accepted(decision, (), outcome.position)
-        if decision.command is not None:
-            found = await self._repeat(
-                decision.job_id, decision.command.command_id, decision.command.body_hash
-            )
+        (answer,) = await self.define_all((decision,))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def define_all(self, decisions: Sequence[Decision]) -> list[Answer | Exception]:
+        """Append definitions; an answer or an error for each."""
+        outcomes = await self._write(decisions)
+        asked = [d for d, position in zip(decisions, outcomes, strict=True) if position == 0]
+        # Rare, or the whole of a batch that was sent again: all of them at once.
+        told = iter(await asyncio.gather(*map(self._refused, asked), return_exceptions=True))
+        answers: list[Answer | Exception] = []
+        for decision, outcome in zip(decisions, outcomes, strict=True):
+            found = outcome or next(told)
+            if isinstance(found, int):
+                answers.append(_accepted(decision, (), found))
+            elif isinstance(found, Exception):
+                answers.append(found)
+            elif isinstance(found, BaseException):
+                raise found
+            else:
+                answers.append(found)
+        return answers
+
+    async def _refused(self, decision: Decision) -> Answer:
+        """Say why a definition was refused: it is a repeat, or the job exists."""
+        command = decision.command
+        if command is not None:
+            found = await self._repeat(decision.job_id, command.command_id, command.body_hash)
             if found is not None:
                 return found
         return Rejected("exists", "a job with this key exists already")
 
     async def command(
         self, job_id: bytes, command_id: bytes, body_hash: bytes, decide: Decide
-    ) -> Accepted | BodyDiffers | Rejected:
+    ) -> Answer:
         """Decide on what is read, append under guards on it, and decide again if it has moved.
 
         In turn with others on the job: side by side only one of them would hold at a time.
@@ -229,7 +280,7 @@ class PostgresCommandLog:
 
     async def _command(
         self, job_id: bytes, command_id: bytes, body_hash: bytes, decide: Decide
-    ) -> Accepted | BodyDiffers | Rejected:
+    ) -> Answer:
         for _ in range(DECIDE_TRIES):
             if command_id:
                 repeat = await self._repeat(job_id, command_id, body_hash)
@@ -245,9 +296,11 @@ class PostgresCommandLog:
                 if command_id and not await self._remember(job, command_id, body_hash, at):
                     continue
                 return Accepted(job, runs, job.facts.version, 0, at)
-            outcome = await self._write(decided)
-            if outcome.position:
-                return _accepted(decided, runs, outcome.position)
+            (outcome,) = await self._write((decided,))
+            if isinstance(outcome, Exception):
+                raise outcome
+            if outcome:
+                return _accepted(decided, runs, outcome)
         raise Unavailable("the job changes faster than this command can be decided")
 
     async def standing(self, job_id: bytes) -> Standing | None:
@@ -290,7 +343,7 @@ class PostgresCommandLog:
             # yet"; refused ones were refused by what other commits did, and are read as that.
             if any(found):
                 for pending, position in zip(batch, found, strict=True):
-                    _resolve(pending, _Outcome(position))
+                    pending.settle(position)
                 return
             if cr.number(now) > expires_at:
                 # Nothing of it is there, and no guard said why: nobody was refused anything.
@@ -299,9 +352,19 @@ class PostgresCommandLog:
             await asyncio.sleep(min(EXPIRES_MS, expires_at - cr.number(now) + 1) / 1_000)
         _fail(batch, Unavailable("Postgres went away in a commit and has not come back"))
 
-    async def _write(self, decision: Decision) -> _Outcome:
-        stripe = stripe_of(shard_of(decision.job_id, self.shards), self._stripes)
-        return await self._writers[stripe].write(decision)
+    async def _write(self, decisions: Sequence[Decision]) -> list[int | Exception]:
+        """Append decisions; return for each the position of its last event, 0 where refused."""
+        waiting = _Waiting(len(decisions))
+        used = set()
+        for n, decision in enumerate(decisions):
+            stripe = stripe_of(shard_of(decision.job_id, self.shards), self._stripes)
+            self._writers[stripe].add(_Pending(decision, waiting, n))
+            used.add(stripe)
+        for stripe in used:
+            self._writers[stripe].kick()
+        if used:
+            await waiting.future
+        return [outcome for outcome in waiting.outcomes if outcome is not None]
 
     async def _repeat(
         self, job_id: bytes, command_id: bytes, body_hash: bytes
@@ -386,15 +449,9 @@ def _accepted(decision: Decision, runs: Sequence[rs.OpenRun], position: int) -> 
     return Accepted(job, tuple(now.values()), version, position, at)
 
 
-def _resolve(pending: _Pending, outcome: _Outcome) -> None:
-    if not pending.future.done():
-        pending.future.set_result(outcome)
-
-
 def _fail(batch: Sequence[_Pending], error: Exception) -> None:
     for pending in batch:
-        if not pending.future.done():
-            pending.future.set_exception(error)
+        pending.settle(error)
 
 
 def _error_of(broken: Broken) -> Exception:

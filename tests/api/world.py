@@ -168,7 +168,7 @@ class Away:
         """Fail, whatever is asked."""
         raise Unavailable("away")
 
-    command = standing = events = define
+    define_all = command = standing = events = define
 
 
 async def pieces(*parts: bytes) -> AsyncIterator[bytes]:

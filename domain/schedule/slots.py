@@ -17,7 +17,9 @@ class ScheduleBreach(Exception):
 
 
 class Plan(Protocol):
-    """The slots of a schedule, in ms."""
+    """The slots of a schedule, in ms. Two plans are equal only if they are the same one."""
+
+    def __hash__(self) -> int: ...
 
     def next_after(self, t: int) -> int | None:
         """The first slot strictly after `t`, or None: never again."""

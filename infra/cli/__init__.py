@@ -6,33 +6,33 @@ does not carry the others.
 
 import os
 import sys
+from collections.abc import Callable
+from typing import Final
 
-from commandside.ports import Unavailable
-from infra.cli.arguments import parser
-from infra.cli.commands import run, run_bench
-from infra.embedded.errors import EngineError
-from infra.ops import OpsError
-from infra.settings import SettingsError
-from infra.up.running import NotRunning
-
-WRONG_USE = 2
+WRONG_USE: Final = 2
 """Exit status of argparse, and of a setting that cannot be used."""
-INTERRUPTED = 130
-SAID_PLAINLY = {"DurabilityError", "MasterKeyError", "MigrationError", "TenantError", "UpError"}
-"""Errors whose text is for people, of modules that are imported only by the commands that raise."""
+INTERRUPTED: Final = 130
+SAID_PLAINLY: Final = {
+    "DurabilityError": 1,
+    "EngineError": 1,
+    "MasterKeyError": 1,
+    "MigrationError": 1,
+    "NotRunning": 1,
+    "OpsError": 1,
+    "SettingsError": WRONG_USE,
+    "TenantError": 1,
+    "Unavailable": 1,
+    "UpError": 1,
+}
+"""Errors whose text is for people, with the exit status; known by name, since naming them
+otherwise would import what raises them."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     typed = sys.argv[1:] if argv is None else argv
     try:
-        if typed[:1] == ["bench"]:  # it has a parser of its own, options and all
-            return run_bench(typed[1:])
-        return run(parser().parse_args(typed))
-    except SettingsError as error:
-        return _say(error, WRONG_USE)
-    except (EngineError, NotRunning, OpsError, Unavailable) as error:
-        return _say(error, 1)
+        return _command(typed)(typed)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -40,11 +40,26 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
-        if type(error).__name__ in SAID_PLAINLY:
-            return _say(error, 1)
+        for kind in type(error).__mro__:
+            if kind.__name__ in SAID_PLAINLY:
+                print(f"tocsin: {error}", file=sys.stderr)
+                return SAID_PLAINLY[kind.__name__]
         raise
 
 
-def _say(error: Exception, status: int) -> int:
-    print(f"tocsin: {error}", file=sys.stderr)
-    return status
+def _command(typed: list[str]) -> Callable[[list[str]], int]:
+    """Return what runs the words; two commands have a parser of their own, options and all."""
+    match typed[:1]:
+        case ["bench"]:
+            from infra.cli.commands import run_bench
+
+            return lambda words: run_bench(words[1:])
+        case ["schedule"]:
+            from infra.cli.schedule import main as run_schedule
+
+            return lambda words: run_schedule(words[1:])
+        case _:
+            from infra.cli.arguments import parser
+            from infra.cli.commands import run
+
+            return lambda words: run(parser().parse_args(words))

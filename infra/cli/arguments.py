@@ -41,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     _keys(_command(commands, "keys", "make, list and revoke API keys"))
     doctor = _command(commands, "doctor", "check engines and settings; say how to put them right")
     doctor.add_argument("--settings", action="store_true", help="list every setting and its value")
+    commands.add_parser("schedule", help="say when a schedule fires, and why", add_help=False)
     commands.add_parser("bench", help="measure: rates, lateness, CPU per fire", add_help=False)
     return top
 

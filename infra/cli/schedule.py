@@ -1,0 +1,110 @@
+"""`tocsin schedule`: ask when a schedule fires. It needs no engine, no settings and no server."""
+
+import argparse
+import sys
+from typing import Any, Final
+
+from commandside.when import read_recurring
+from domain.refusal import Refused
+from domain.schedule import zone
+from domain.schedule.once import read_instant
+from domain.schedule.schedule import ScheduleSpec, plan, warnings
+from domain.schedule.telling import description, local_text
+from infra.cli.schedule_lines import COUNT, COUNT_MAX, answer_lines, instant_text
+from infra.clock import wall_ms
+
+REFUSED: Final = 1
+_MIN_INTERVAL_S: Final = 60
+
+
+def main(typed: list[str]) -> int:
+    """Run `tocsin schedule` with its words; returns the exit status."""
+    words = _parser().parse_args(typed)
+    if getattr(words, "jsonl", False):
+        with open(sys.stdin.fileno(), "rb", closefd=False) as source:  # its type has read1
+            answer_lines(source, sys.stdout.buffer, wall_ms, words.min_interval)
+        return 0
+    spec = read_recurring(_body(words), words.min_interval)
+    if isinstance(spec, tuple):
+        return _refused(spec)
+    try:
+        after = read_instant(words.after) if words.after else wall_ms()
+    except ValueError as error:
+        return _refused((Refused("/after", str(error)),))
+    if words.action == "next":
+        _list(spec, after, words.count)
+    elif words.action == "explain":
+        _explain(spec, after, words.count)
+    else:
+        print(f"{description(spec)} (zone data {zone.VERSION})")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="tocsin schedule", description=__doc__)
+    actions = top.add_subparsers(dest="action", required=True, metavar="ACTION")
+    following = actions.add_parser("next", help="list the next instants, in UTC and local time")
+    following.add_argument(
+        "--jsonl", action="store_true", help="answer a JSON question a line from standard input"
+    )
+    explain = actions.add_parser("explain", help="say in words what it does, and what may surprise")
+    check = actions.add_parser("check", help="say whether it is accepted: exit status 0, else 1")
+    for action in (following, explain, check):
+        _schedule_words(action)
+    return top
+
+
+def _schedule_words(action: argparse.ArgumentParser) -> None:
+    action.add_argument("schedule", nargs="?", help="a cron text")
+    action.add_argument("--every", metavar="DURATION", help="instead: such as PT90M or P1M")
+    action.add_argument("--anchor", metavar="INSTANT", help="where --every counts from")
+    action.add_argument("--timezone", metavar="NAME", default="UTC", help="default: UTC")
+    action.add_argument("--dialect", metavar="NAME", help="of the cron text; default: vixie")
+    action.add_argument("--gap", metavar="WORD", help="where the clock goes forward: next, skip")
+    action.add_argument("--fold", metavar="WORD", help="where it goes back: first, last, both")
+    action.add_argument("--after", metavar="INSTANT", help="RFC 3339; default: now")
+    action.add_argument("--count", type=_count, default=COUNT, help="default: %(default)s")
+    action.add_argument(
+        "--min-interval",
+        type=int,
+        metavar="SECONDS",
+        default=_MIN_INTERVAL_S,
+        help="least distance of two fires; default: %(default)s",
+    )
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if not 1 <= count <= COUNT_MAX:
+        raise argparse.ArgumentTypeError(f"a whole number from 1 to {COUNT_MAX}")
+    return count
+
+
+def _body(words: argparse.Namespace) -> dict[str, Any]:
+    given = {
+        name: getattr(words, name)
+        for name in ("schedule", "every", "anchor", "timezone", "dialect")
+        if getattr(words, name) is not None
+    }
+    dst = {name: getattr(words, name) for name in ("gap", "fold") if getattr(words, name)}
+    return given | {"dst": dst} if dst else given
+
+
+def _refused(reasons: tuple[Refused, ...]) -> int:
+    for reason in reasons:
+        print(f"{reason.pointer[1:]}: {reason.detail}", file=sys.stderr)
+    return REFUSED
+
+
+def _list(spec: ScheduleSpec, after: int, count: int) -> None:
+    slots, slot = plan(spec), plan(spec).next_after(after)
+    while slot is not None and count:
+        print(f"{instant_text(slot)}  {local_text(spec, slot)}")
+        slot, count = slots.next_after(slot), count - 1
+
+
+def _explain(spec: ScheduleSpec, after: int, count: int) -> None:
+    print(description(spec))
+    for sentence in warnings(spec, after):
+        print(f"- {sentence}")
+    _list(spec, after, count)

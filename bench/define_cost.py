@@ -45,7 +45,7 @@ class _Log:
     shards = 64
 
     async def define_all(self, decisions: Sequence[Decision]) -> list[Answer | Exception]:
-        append.parameters(decisions, self.shards, AT)
+        append.request(decisions, self.shards, AT)
         return [_made(decision) for decision in decisions]
 
 

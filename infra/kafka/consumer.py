@@ -59,6 +59,9 @@ class ChunkConsumer:
         self._again: list[Delivery] = []
         self._paused = False
         self._dirty = False
+        self._canary_topic = options.canary_topic
+        self._canaries = 0
+        """Partitions held that carry canaries."""
         self._commit_us = self._tidy_us = 0
         self.incarnation = b""
         self.heard_us = 0
@@ -76,9 +79,7 @@ class ChunkConsumer:
     @property
     def hears(self) -> bool:
         """Whether a canary must come: a partition that carries it is ours, or we are not in yet."""
-        return not self.joined or any(
-            topic == self._options.canary_topic for topic, _ in self._holdings
-        )
+        return not self.joined or self._canaries > 0
 
     def take(self, limit: int) -> list[Delivery]:
         """Return arrived chunks of the assigned partitions, never waiting."""
@@ -183,6 +184,7 @@ class ChunkConsumer:
         added = [(place.topic, place.partition) for place in places]
         for place in added:
             self._holdings[place] = Holding()
+        self._count_canaries()
         # The client starts fetching when this returns; pausing needs the partitions assigned.
         self._consumer.incremental_assign(places)
         if self._paused:
@@ -193,7 +195,12 @@ class ChunkConsumer:
             holding = self._holdings.pop((place.topic, place.partition), None)
             if holding is not None:
                 self._revoked.add(place.partition)
+        self._count_canaries()
         self._consumer.incremental_unassign(places)
+
+    def _count_canaries(self) -> None:
+        """Count anew: this is asked in every turn of the loop, and changes with the group only."""
+        self._canaries = sum(topic == self._canary_topic for topic, _ in self._holdings)
 
     def _apply_pause(self, places: list[Place]) -> None:
         later = [

@@ -1,7 +1,7 @@
 """The append: one statement for any batch of decisions, under the frame of protocol.md §5.
 
-A transaction is two statements: `LOCK` for the batch's shards, then `APPEND`, whose snapshot is
-therefore younger than the locks. `APPEND` checks expiry, session and every guard; drops decisions
+A transaction is two statements: `LOCK` for the batch's shards, then an append, whose snapshot is
+therefore younger than the locks. It checks expiry, session and every guard; drops decisions
 that fail, whole; inserts the events of the others; and applies due index, heads and command rows.
 
 Due rows are found by their key and then written by the place (`ctid`) where this very snapshot
@@ -120,58 +120,87 @@ _COLUMN_ENCODERS: Final = {
     for group, columns in _GROUPS.items()
 }
 _SCALARS: Final = 2
-
-
-def _numbered() -> dict[str, dict[str, str]]:
-    """Return group → column → its parameter with the cast that gives it its type."""
-    found: dict[str, dict[str, str]] = {}
-    number = _SCALARS
-    for group, columns in _GROUPS.items():
-        found[group] = {}
-        for name, kind in columns:
-            number += 1
-            found[group][name] = f"${number}::{kind}[]"
-    return found
-
-
-_PARAMETERS: Final = _numbered()
-
-
-def _rows(group: str) -> str:
-    """Return the FROM item of a group's rows, named as the group."""
-    columns = _PARAMETERS[group]
-    values, names = ", ".join(columns.values()), ", ".join(columns)
-    return f"unnest({values}) as {group}({names})"
-
-
-def _event_rows() -> str:
-    columns = _PARAMETERS["event"]
-    values, names = ", ".join(columns.values()), ", ".join(columns)
-    return f"unnest({values}) with ordinality as event({names}, n)"
-
-
-def _holds(group: str) -> str:
-    return f"(select yes from gate) and {group}.d <> all ((select list from failed)::int4[])"  # noqa: S608 - as APPEND
-
-
 _SENT_FOR_NULL: Final = {**NONE, "nonce": "''::bytea"}
-
-
-def _due_values() -> str:
-    return ", ".join(
-        f"nullif(due.{name}, {_SENT_FOR_NULL[name]})" if name in NONE else f"due.{name}"
-        for name, _ in DUE_COLUMNS
-    )
-
-
-def _excluded(columns: Iterable[str]) -> str:
-    return ", ".join(f"{name} = excluded.{name}" for name in columns)
-
-
 _DUE_NAMES: Final = tuple(name for name, _ in DUE_COLUMNS)
 _HEAD_NAMES: Final = HeadRow.__struct_fields__
+_DUE_VALUES: Final = ", ".join(
+    f"nullif(due.{name}, {_SENT_FOR_NULL[name]})" if name in NONE else f"due.{name}"
+    for name in _DUE_NAMES
+)
+_DUE_TAKEN: Final = ", ".join(f"{name} = excluded.{name}" for name in _DUE_NAMES[3:])
+_HEAD_VALUES: Final = ", ".join(f"head.{name}" for name in _HEAD_NAMES)
+_HEAD_TAKEN: Final = ", ".join(f"{name} = excluded.{name}" for name in _HEAD_NAMES[2:])
 
-APPEND: Final = f"""
+_CHECKS: Final = {
+    "job": """
+        select job.d from {job}
+        where job.version <> coalesce(
+            (select h.version from job_heads h where h.job_id = job.id), 0)""",
+    "run": """
+        select run.d from {run}
+        where run.version is distinct from
+            (select i.version from due_index i where i.run_id = run.id)""",
+    "stream": """
+        select stream.d from {stream}
+        where stream.version <> coalesce(
+            (select max(e.version) from events e where e.stream_id = stream.id), 0)""",
+    "beside": """
+        select beside.d from {beside}
+        where beside.count <> (
+            select count(*) from due_index i
+            where i.job_id = beside.job_id and i.attempt > 0 and i.run_id <> beside.run_id)""",
+    "early": """
+        select early.d from {early} where early.not_before > (select now from clock)""",
+    "command": """
+        select command.d from {command}
+        where (select true from commands c
+            where c.job_id = command.job_id and c.command_id = command.command_id)""",
+}
+"""Group → the query of the decisions whose guard of that kind fails."""
+
+_EFFECTS: Final = {
+    "due": f"""
+planned as (
+    insert into due_index (shard, wake_at, {", ".join(_DUE_NAMES)})
+    select due.shard, due.due_at, {_DUE_VALUES}
+    from {{due}}
+    where due.fresh and {{holds_due}}
+),
+planned_again as (
+    insert into due_index as i (shard, wake_at, {", ".join(_DUE_NAMES)})
+    select due.shard, due.due_at, {_DUE_VALUES}
+    from {{due}}
+    where not due.fresh and {{holds_due}}
+    on conflict (run_id) do update set {_DUE_TAKEN}, wake_at = excluded.wake_at,
+        handed_off_at = null, handed_off_partition = null, handed_off_offset = null,
+        handed_off_topic = null, hand_offs = 0
+),""",  # noqa: S608 - as _TEXT
+    "head": f"""
+headed as (
+    insert into job_heads (shard, {", ".join(_HEAD_NAMES)})
+    select head.shard, {_HEAD_VALUES}
+    from {{head}}
+    where head.fresh and {{holds_head}}
+),
+headed_again as (
+    insert into job_heads as h (shard, {", ".join(_HEAD_NAMES)})
+    select head.shard, {_HEAD_VALUES}
+    from {{head}}
+    where not head.fresh and {{holds_head}}
+    on conflict (job_id) do update set {_HEAD_TAKEN}
+),""",  # noqa: S608 - as _TEXT
+    "command": """
+commanded as (
+    insert into commands (shard, job_id, command_id, body_hash, version, position, at)
+    select command.shard, command.job_id, command.command_id, command.body_hash, command.version,
+        ((select list from places))[command.event], command.at
+    from {command}
+    where {holds_command}
+),""",
+}
+"""Group → what is applied beside the events, and the due rows that go."""
+
+_TEXT: Final = f"""
 with clock as materialized (select tocsin_now() as now),
 session as materialized (
     select $2::uuid = '{NO_ID.hex()}' or coalesce((
@@ -183,99 +212,73 @@ gate as materialized (
     from clock, session
 ),
 failed as materialized (
-    select coalesce(array_agg(distinct d), '{{}}'::int4[]) as list from (
-        select job.d from {_rows("job")}
-        where job.version <> coalesce(
-            (select h.version from job_heads h where h.job_id = job.id), 0)
-        union all
-        select run.d from {_rows("run")}
-        where run.version is distinct from
-            (select i.version from due_index i where i.run_id = run.id)
-        union all
-        select stream.d from {_rows("stream")}
-        where stream.version <> coalesce(
-            (select max(e.version) from events e where e.stream_id = stream.id), 0)
-        union all
-        select beside.d from {_rows("beside")}
-        where beside.count <> (
-            select count(*) from due_index i
-            where i.job_id = beside.job_id and i.attempt > 0 and i.run_id <> beside.run_id)
-        union all
-        select early.d from {_rows("early")} where early.not_before > (select now from clock)
-        union all
-        select command.d from {_rows("command")}
-        where (select true from commands c
-            where c.job_id = command.job_id and c.command_id = command.command_id)
+    select coalesce(array_agg(distinct d), '{{{{}}}}'::int4[]) as list from ({{checks}}
     ) checks
 ),
 places as materialized (
-    select coalesce(array_agg(nextval('event_position')), '{{}}'::int8[]) as list
-    from generate_series(1, cardinality({_PARAMETERS["event"]["d"]}))
+    select coalesce(array_agg(nextval('event_position')), '{{{{}}}}'::int8[]) as list
+    from generate_series(1, cardinality({{event_d}}))
     where (select yes from gate)
 ),
 appended as (
     insert into events (stream_id, version, shard, position, name, data)
     select event.stream_id, event.version, event.shard,
         ((select list from places))[event.n::int], event.name, event.data
-    from {_event_rows()}
-    where {_holds("event")}
+    from {{event}}
+    where {{holds_event}}
     returning 1
 ),
 over as materialized (
-    select d.place from {_rows("gone")}
+    select d.place from {{gone}}
     cross join lateral (
         select i.ctid as place from due_index i where i.run_id = gone.run_id offset 0) d
-    where {_holds("gone")}
-),
+    where {{holds_gone}}
+),{{effects}}
 ended as (
     delete from due_index i using over where i.ctid = over.place returning 1
-),
-planned as (
-    insert into due_index (shard, wake_at, {", ".join(_DUE_NAMES)})
-    select due.shard, due.due_at, {_due_values()}
-    from {_rows("due")}
-    where due.fresh and {_holds("due")}
-),
-planned_again as (
-    insert into due_index as i (shard, wake_at, {", ".join(_DUE_NAMES)})
-    select due.shard, due.due_at, {_due_values()}
-    from {_rows("due")}
-    where not due.fresh and {_holds("due")}
-    on conflict (run_id) do update set {_excluded(_DUE_NAMES[3:])}, wake_at = excluded.wake_at,
-        handed_off_at = null, handed_off_partition = null, handed_off_offset = null,
-        handed_off_topic = null, hand_offs = 0
-),
-headed as (
-    insert into job_heads (shard, {", ".join(_HEAD_NAMES)})
-    select head.shard, {", ".join(f"head.{name}" for name in _HEAD_NAMES)}
-    from {_rows("head")}
-    where head.fresh and {_holds("head")}
-),
-headed_again as (
-    insert into job_heads as h (shard, {", ".join(_HEAD_NAMES)})
-    select head.shard, {", ".join(f"head.{name}" for name in _HEAD_NAMES)}
-    from {_rows("head")}
-    where not head.fresh and {_holds("head")}
-    on conflict (job_id) do update set {_excluded(_HEAD_NAMES[2:])}
-),
-commanded as (
-    insert into commands (shard, job_id, command_id, body_hash, version, position, at)
-    select command.shard, command.job_id, command.command_id, command.body_hash, command.version,
-        ((select list from places))[command.event], command.at
-    from {_rows("command")}
-    where {_holds("command")}
 )
 select gate.now, gate.in_time, gate.live, failed.list, places.list,
     case when gate.yes and (select count(*) from appended) <>
-        case when cardinality(failed.list) = 0 then cardinality({_PARAMETERS["event"]["d"]})
-        else (select count(*) from unnest({_PARAMETERS["event"]["d"]}) d
+        case when cardinality(failed.list) = 0 then cardinality({{event_d}})
+        else (select count(*) from unnest({{event_d}}) d
             where d <> all (failed.list)) end
     then tocsin_alarm('fewer events inserted than sent')
     when (select count(*) from ended) <> (select count(*) from over)
     then tocsin_alarm('a due row was written without its lock') end
 from gate, failed, places
 """  # noqa: S608 - the parts are constants of this program
-"""Parameters: `parameters`. Result: one row for `result`."""
+
+
+def _statement(groups: Sequence[str]) -> str:
+    """Return the append for batches that have rows of these groups only."""
+    parts: dict[str, str] = {}
+    number = _SCALARS
+    for group in groups:
+        values, names = [], []
+        for name, kind in _GROUPS[group]:
+            number += 1
+            values.append(f"${number}::{kind}[]")
+            names.append(name)
+        numbered = group == "event"
+        unnested = f"unnest({', '.join(values)}){' with ordinality' if numbered else ''}"
+        parts[group] = f"{unnested} as {group}({', '.join(names)}{', n' if numbered else ''})"
+        parts[f"holds_{group}"] = (
+            f"(select yes from gate) and {group}.d <> all ((select list from failed)::int4[])"  # noqa: S608 - as _TEXT
+        )
+        if numbered:
+            parts["event_d"] = values[0]
+    checks = [check.format(**parts) for group, check in _CHECKS.items() if group in parts]
+    effects = [effect.format(**parts) for group, effect in _EFFECTS.items() if group in parts]
+    return _TEXT.format(
+        **parts, checks="\n        union all".join(checks), effects="".join(effects)
+    )
+
+
+_LEAN: Final = ("job", "run", "event", "gone", "due")
+"""What reports of attempts consist of, and little else: a statement's fixed cost is that of its
+parameters, and a report of one-time jobs would send four fifths of them empty."""
+STATEMENTS: Final = {"append": _statement(tuple(_GROUPS)), "append_lean": _statement(_LEAN)}
+"""Name → statement. `request` chooses; result: one row for `result`."""
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
@@ -305,10 +308,10 @@ _NAME_BYTES: Final = {kind: name.encode("ascii") for kind, name in NAMES.items()
 _Row = tuple[object, ...]
 
 
-def parameters(
+def request(
     decisions: Sequence[Decision], shards: int, expires_at: int, session: bytes = b""
-) -> list[bytes]:
-    """Return the parameters of `APPEND`, in Postgres' binary form.
+) -> tuple[str, list[bytes]]:
+    """Return which of STATEMENTS appends these, and its parameters in Postgres' binary form.
 
     `session`, where given, must have SESSION_LEFT_MS left, or everything is refused.
     """
@@ -325,8 +328,10 @@ def parameters(
             _applied(sent, d, shard, piece)
         if decision.command is not None:
             sent["command"].append(_command(d, shard, decision, len(events)))
+    lean = not any(rows for group, rows in sent.items() if group not in _LEAN)
     encoded = [arrays.int8(expires_at), session or NO_ID]
-    for group, rows in sent.items():
+    for group in _LEAN if lean else _GROUPS:
+        rows = sent[group]
         if rows:
             encoded += [
                 encoder(column)
@@ -336,7 +341,7 @@ def parameters(
             ]
         else:
             encoded += _EMPTY[group]
-    return encoded
+    return "append_lean" if lean else "append", encoded
 
 
 _EMPTY: Final = {
@@ -394,7 +399,7 @@ def _command(d: int, shard: int, decision: Decision, last_event: int) -> _Row:
 
 
 def result(row: Fields, decisions: Sequence[Decision]) -> Appended:
-    """Read the row that `APPEND` returned for these decisions."""
+    """Read the row that an append returned for these decisions."""
     now, in_time, live, failed, places, _ = row
     assert now is not None
     at = int.from_bytes(now, "big")

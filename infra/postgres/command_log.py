@@ -98,7 +98,7 @@ class _Writer:
         self.wire = AsyncWire(
             parameters(conninfo, f"commands {stripe}"),
             append.SETTINGS,
-            {"lock": append.LOCK, "append": append.APPEND},
+            {"lock": append.LOCK, **append.STATEMENTS},
             self._next,
             self._give_up,
             LINGER_S,
@@ -139,7 +139,7 @@ class _Writer:
         shards = self._log.shards
         statements: list[Statement] = [
             ("lock", append.lock_parameters(append.shards_of(decisions, shards))),
-            ("append", append.parameters(decisions, shards, expires_at)),
+            append.request(decisions, shards, expires_at),
         ]
 
         def done(outcome: Replied | Broken) -> None:

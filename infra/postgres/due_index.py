@@ -77,7 +77,7 @@ select
 
 STATEMENTS: Final = {
     "lock": append.LOCK,
-    "append": append.APPEND,
+    **append.STATEMENTS,
     "read": reads.READ,
     "window": hand_off.WINDOW,
     "mark": hand_off.MARK,
@@ -169,7 +169,7 @@ class PostgresDueIndex:
         shards = append.shards_of(decisions, self._shards)
         request = [
             ("lock", append.lock_parameters(shards)),
-            ("append", append.parameters(decisions, self._shards, expires_at)),
+            append.request(decisions, self._shards, expires_at),
         ]
         refused = append.result(self._log.call(request), decisions).refused
         return [d not in refused for d in range(len(decisions))]

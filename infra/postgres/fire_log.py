@@ -36,7 +36,7 @@ from infra.postgres.wire import Broken, Replied, Statement, Wire
 
 STATEMENTS: Final = {
     "lock": append.LOCK,
-    "append": append.APPEND,
+    **append.STATEMENTS,
     "lease": lease.LEASE,
     "read": reads.READ,
     "specs": reads.SPECS,
@@ -142,8 +142,7 @@ class PostgresFireLog:
         match request:
             case Append(decisions, expires_at, session):
                 lock = self._lock(stripe, [decision.job_id for decision in decisions])
-                values = append.parameters(decisions, self.shards, expires_at, session)
-                return [lock, ("append", values)]
+                return [lock, append.request(decisions, self.shards, expires_at, session)]
             case Lease(session, nonce, wants, expires_at):
                 lock = self._lock(stripe, [want.job_id for want in wants])
                 return [lock, ("lease", lease.parameters(wants, session, nonce, expires_at))]

@@ -16,13 +16,11 @@ DAY: Final = 86_400_000
 
 def rfc3339(at: int) -> str:
     """Return `at` (ms) as RFC 3339 in UTC, for example `2026-03-14T09:00:00.000Z`."""
-    days, ms = divmod(at, DAY)
-    seconds, ms = divmod(ms, SECOND)
-    minutes, second = divmod(seconds, 60)
-    hour, minute = divmod(minutes, 60)
-    return f"{_date(days)}T{hour:02d}:{minute:02d}:{second:02d}.{ms:03d}Z"
+    seconds, ms = divmod(at, SECOND)
+    return f"{_second(seconds)}.{ms:03d}Z"
 
 
+# Kept, because many fires share a second, and a minute of fires has sixty of them.
 @lru_cache(4_096)
-def _date(days: int) -> str:
-    return (EPOCH + timedelta(days)).date().isoformat()
+def _second(seconds: int) -> str:
+    return (EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None).isoformat()

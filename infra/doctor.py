@@ -31,6 +31,7 @@ from infra.postgres.connection import connect
 from infra.settings import Settings
 from infra.up import running
 from infra.up.ports import free_port
+from infra.up.schema import PARTITIONS
 from infra.vault import MasterKeyError, master_key
 from infra.versions import program_versions
 
@@ -241,7 +242,7 @@ def _schema(told: Settings) -> Iterator[Finding]:
     yield Finding(
         OK, "postgres", f"schema is current; {fixed.shards} shards, {fixed.partitions} partitions"
     )
-    told_of = (told.log.shards, told.log.partitions)
+    told_of = (told.log.shards, told.log.partitions or fixed.partitions)
     if told_of != (fixed.shards, fixed.partitions):
         yield Finding(
             NOTE, "postgres", f"log.shards and log.partitions say {told_of}, which has no effect",
@@ -249,11 +250,19 @@ def _schema(told: Settings) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def _partitions(told: Settings) -> int:
+    """Return how many partitions the topics should have: the installation knows, if it answers."""
+    try:
+        return migrate.installed(told.postgres.url).partitions
+    except (migrate.MigrationError, Unavailable):
+        return told.log.partitions or PARTITIONS
+
+
 def _kafka(told: Settings) -> Iterator[Finding]:
     options = KafkaOptions(
         bootstrap=told.kafka.bootstrap,
         prefix=f"{told.kafka.prefix}.due",
-        partitions=told.log.partitions,
+        partitions=_partitions(told),
     )
     client = AdminClient(client_config(options))
     try:

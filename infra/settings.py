@@ -107,7 +107,12 @@ class Log(_Section, frozen=True):
     """Fixed at installation (shards, partitions), or a writer's own (stripes)."""
 
     shards: Annotated[int, Meta(ge=1, le=4_096, description="slices of jobs; fixed")] = 64
-    partitions: Annotated[int, Meta(ge=1, le=1_024, description="broker partitions; fixed")] = 16
+    partitions: Annotated[
+        int,
+        Meta(
+            ge=0, le=1_024, description="broker partitions; fixed; 0: 16, or 4 where it is embedded"
+        ),
+    ] = 0
     stripes: Annotated[int, Meta(ge=1, le=64, description="writer connections per process")] = 2
 
 

@@ -6,7 +6,7 @@ from operator import attrgetter
 
 from domain.catalogue import decode
 from infra.memory.log import MemoryLog
-from projections.ports import Recorded
+from projections.ports import PASSED_OVER, Recorded
 
 _position = attrgetter("position")
 
@@ -25,9 +25,11 @@ class MemoryFeed:
         for shard, position in sorted(after.items()):
             events = self._log.feed[shard]
             start = bisect_right(events, position, key=_position)
+            page = events[start : start + limit]
             found += [
                 Recorded(shard, w.position, w.stream_id, w.version, decode(w.name, w.data), w.name)
-                for w in events[start : start + limit]
+                for w in page
+                if w.name != PASSED_OVER or w is page[-1]
             ]
         return found
 

@@ -8,7 +8,7 @@ import msgspec
 
 from domain.catalogue import NAMES, DomainEvent, decode
 from infra.postgres.connection import Reconnecting
-from projections.ports import Recorded
+from projections.ports import PASSED_OVER, Recorded
 
 # The lateral walks events_feed once per shard. Heads and bodies come back as two values: one
 # decode for the whole batch instead of one row object for each event.
@@ -16,10 +16,13 @@ _READ: Final = """
 with page as materialized (
     select e.* from unnest(%(shards)s::int[], %(after)s::bigint[]) s(shard, after)
     cross join lateral (
-        select shard, position, stream_id, version, name, data from events e
-        where e.shard = s.shard and e.position > s.after
-        order by e.position limit %(limit)s
+        select l.*, lead(position) over (order by position) is null as last from (
+            select shard, position, stream_id, version, name, data from events e
+            where e.shard = s.shard and e.position > s.after
+            order by e.position limit %(limit)s
+        ) l
     ) e
+    where e.name <> %(passed_over)s or e.last
 )
 select count(*) filter (where name <> all(%(names)s::text[])),
     string_agg(uuid_send(stream_id) || int8send(position) || int4send(version) || int4send(shard),
@@ -62,6 +65,7 @@ class PostgresFeed:
             "after": list(after.values()),
             "limit": limit,
             "names": self._names,
+            "passed_over": PASSED_OVER,
         }
         with self._link.use() as connection:
             row = connection.execute(_READ, values, prepare=True, binary=True).fetchone()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Final
 
 from domain.instant import rfc3339
 from domain.tenant import parse_key
@@ -11,6 +12,9 @@ from infra.postgres.tenants import TenantError, Tenants
 from infra.settings import Settings
 from infra.vault import check_master, master_key
 
+PARTITIONS: Final = 16
+"""Of an installation whose settings do not say: as many dispatchers can share the work."""
+
 
 def bring_forward(settings: Settings) -> list[str]:
     """Migrate and fix what is fixed at installation; returns the files applied now.
@@ -19,7 +23,8 @@ def bring_forward(settings: Settings) -> list[str]:
     """
     migrate.check_durability(settings.postgres.url)
     applied = migrate.migrate(settings.postgres.url)
-    migrate.install(settings.postgres.url, new_id(), settings.log.shards, settings.log.partitions)
+    partitions = settings.log.partitions or PARTITIONS
+    migrate.install(settings.postgres.url, new_id(), settings.log.shards, partitions)
     return applied
 
 

@@ -10,6 +10,7 @@ from domain.job import decide as job
 from domain.job import events as je
 from domain.job.state import JobState
 from domain.run import events as re
+from domain.run.decide import Grant, first_lease
 from projections.ports import BoardStore, Feed, Parking, Positions, Recorded
 from projections.rows import BoardRow, BoardStatus
 from tests.contracts.jobs import define, job_id, minutely, ready_run, spec
@@ -62,6 +63,16 @@ def paused(bench: Bench, decision: Decision) -> None:
     pause = job.pause(state, (ready_run(decision),), job.By(bench.now()))
     assert isinstance(pause, Decision)
     bench.append(pause)
+
+
+def leased(bench: Bench, decision: Decision) -> None:
+    """Append the first lease of a job that was just defined."""
+    state = next(s.after for s in decision.slices if s.stream_id == decision.job_id)
+    assert isinstance(state, JobState)
+    run = ready_run(decision)
+    lease = first_lease(state, run, (), run.facts.due_at, Grant(b"s" * 16, b"n" * 8))
+    assert isinstance(lease, Decision)
+    bench.append(msgspec.structs.replace(lease, not_before=0))
 
 
 def row(number: int, version: int = 1, **fields: object) -> BoardRow:
@@ -129,6 +140,21 @@ class ViewsContract:
     def test_only_the_shards_that_are_asked_for_are_read(self, bench: Bench) -> None:
         defined(bench, 1)
         assert bench.feed.read({2: 0}, 100) == []
+
+    def test_a_lease_is_left_out_but_where_it_is_the_last_of_its_shard(self, bench: Bench) -> None:
+        leased(bench, defined(bench, 3))
+        assert shapes(bench.feed.read({3: 0}, 100)) == [
+            (1, je.Defined),
+            (1, re.Scheduled),
+            (2, re.Leased),
+        ]
+        defined(bench, 3)
+        assert [kind for _, kind in shapes(bench.feed.read({3: 0}, 100))] == [
+            je.Defined,
+            re.Scheduled,
+            je.Defined,
+            re.Scheduled,
+        ]
 
     def test_the_head_is_the_last_position_of_every_shard(self, bench: Bench) -> None:
         defined(bench, 1)

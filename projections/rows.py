@@ -73,7 +73,7 @@ class BoardRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class BoardStatus(msgspec.Struct, frozen=True, gc=False):
-    """A change of a job that is on the board already."""
+    """A change of a job that is on the board already; an empty status and a 0 change nothing."""
 
     job_id: bytes
     version: int

@@ -42,6 +42,8 @@ def rows(batch: Iterable[Recorded]) -> tuple[list[AttemptRow], list[RunRow]]:
                 runs.extend(_ranges(recorded, scheduled.tenant_id, scheduled.job_id, scheduled))
             case e.Completed(of=e.Occurrence() as of) as completed:
                 runs.append(_expired(recorded, completed, of))
+            case e.Withdrawn(of=e.Occurrence() as of) as withdrawn:
+                runs.append(_superseded(recorded, withdrawn, of))
             case e.Skipped() as skipped:
                 runs.append(_unfired(recorded, skipped, "skipped", skipped.verdict, 0))
             case e.Cancelled() as cancelled:
@@ -113,6 +115,26 @@ def _expired(recorded: Recorded, event: e.Completed, of: e.Occurrence) -> RunRow
         event.outcome,
         event.outcome,
         event.cause,
+        of.attempts,
+        0,
+        event.at,
+        recorded.position,
+    )
+
+
+def _superseded(recorded: Recorded, event: e.Withdrawn, of: e.Occurrence) -> RunRow:
+    return RunRow(
+        of.tenant_id,
+        of.job_id,
+        of.nominal,
+        recorded.stream_id,
+        of.kind,
+        of.nominal,
+        1,
+        of.due_at,
+        e.WITHDRAWN,
+        event.cause,
+        "",
         of.attempts,
         0,
         event.at,

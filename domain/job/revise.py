@@ -95,7 +95,10 @@ class _Revision:
         if run is self.frontier and facts.nominal > self.at:
             link = self._slot_of_frontier(facts)
             if not isinstance(link, chain.Link) or link.nominal != facts.nominal:
-                self.draft.on_run(facts.run_id, run, re.Withdrawn(self.at, re.SUPERSEDED))
+                of = re.Occurrence(
+                    facts.job_id, facts.tenant_id, facts.kind, facts.nominal, facts.due_at, 0
+                )
+                self.draft.on_run(facts.run_id, run, re.Withdrawn(self.at, re.SUPERSEDED, of))
                 plan_next(self.draft, link, self.at, self.at)
                 return
             due_at = link.due_at

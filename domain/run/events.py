@@ -161,10 +161,14 @@ class Completed(Event, frozen=True, tag=38):
 
 
 class Withdrawn(Event, frozen=True, tag=39):
-    """Not an end: the occurrence is off the due index and may be scheduled again."""
+    """Not an end: the occurrence is off the due index and may be scheduled again.
+
+    A superseded one never is: an edit took its slot away. `of` says whose it was.
+    """
 
     at: int
     cause: str
+    of: Occurrence | None = None
 
 
 class Skipped(Event, frozen=True, tag=40):

@@ -59,8 +59,8 @@ class MemoryBoardStore:
                 rows[change.job_id] = msgspec.structs.replace(
                     old,
                     version=change.version,
-                    status=change.status,
-                    changed_at=change.changed_at,
+                    status=change.status or old.status,
+                    changed_at=change.changed_at or old.changed_at,
                 )
         self._positions.save(view, positions)
 

@@ -53,7 +53,8 @@ on conflict (tenant_id, view, job_id) do update set
 where job_board.version < excluded.version
 """
 _STATUS: Final = """
-update job_board b set version = r.version, status = r.status, changed_at = r.changed_at
+update job_board b set version = r.version, status = coalesce(nullif(r.status, ''), b.status),
+    changed_at = coalesce(nullif(r.changed_at, 0), b.changed_at)
 from unnest($2::uuid[], $3::int4[], $4::text[], $5::int8[])
     as r(job_id, version, status, changed_at)
 where b.job_id = r.job_id and b.view = convert_from($1::bytea, 'utf8') and b.version < r.version

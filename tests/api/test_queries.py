@@ -286,6 +286,26 @@ def test_slots_that_passed_are_shown_with_their_verdict(world: World) -> None:
     assert ranges[0]["count"] == 9
 
 
+def test_a_run_that_an_edit_took_away_stays_among_the_runs(world: World) -> None:
+    job = world.define(JOB | {"schedule": "0 * * * *", "timezone": "UTC"})["job_id"]
+    (old,) = world.send("GET", f"/v1/jobs/{job}/runs").json()["items"]
+    world.send("PATCH", f"/v1/jobs/{job}", {"schedule": "30 * * * *", "timezone": "UTC"})
+    world.project()
+    items = world.send("GET", f"/v1/jobs/{job}/runs").json()["items"]
+    (gone,) = [item for item in items if item["run_id"] == old["run_id"]]
+    assert len(items) == 2
+    assert (gone["status"], gone["verdict"]) == ("withdrawn", "superseded")
+
+
+def test_a_job_in_a_list_has_the_version_that_its_own_answer_has(world: World) -> None:
+    job = world.define()["job_id"]
+    world.send("POST", f"/v1/jobs/{job}/trigger")
+    world.project()
+    (line,) = world.send("GET", "/v1/jobs").json()["items"]
+    assert line["version"] == world.send("GET", f"/v1/jobs/{job}").json()["version"] == 2
+    assert line["status"] == "active"
+
+
 # ------------------------------------------------------------------ events
 
 

@@ -218,6 +218,12 @@ class ViewsContract:
         expected = row(1, 2, status="paused", changed_at=3_000)
         assert bench.rows(VIEW) == {expected.job_id: expected}
 
+    def test_a_change_of_nothing_but_the_version_keeps_the_rest(self, bench: Bench) -> None:
+        job_id = row(1).job_id
+        changes = [row(1), BoardStatus(job_id, 2, "paused", 3_000), BoardStatus(job_id, 3, "", 0)]
+        bench.board.write(VIEW, changes, {})
+        assert bench.rows(VIEW) == {job_id: row(1, 3, status="paused", changed_at=3_000)}
+
     def test_a_revision_keeps_status_and_age(self, bench: Bench) -> None:
         job_id = row(1).job_id
         bench.board.write(VIEW, [row(1), BoardStatus(job_id, 2, "paused", 3_000)], {})

@@ -3,6 +3,7 @@
 from typing import Final
 
 import msgspec
+import pytest
 
 from domain.job import events as je
 from domain.job.events import JobSpec
@@ -62,6 +63,21 @@ def test_each_command_has_its_status() -> None:
 def test_a_second_life_is_active_again() -> None:
     row = board_of(defined(), je.Cancelled(NOON, NOON), defined(life=2))
     assert (row.status, row.version) == ("active", 3)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        je.RunRequested(NOON + 1, run_id(1), NOON, b"c" * 16),
+        je.Replanned(NOON + 1, NOON, "2026a", "zone data"),
+        je.CatchUpClosed(NOON + 1, NOON),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_an_event_that_leaves_the_job_as_it_is_moves_its_version(event: je.JobEvent) -> None:
+    before = board_of(defined(), je.Paused(NOON, NOON))
+    row = board_of(defined(), je.Paused(NOON, NOON), event)
+    assert row == msgspec.structs.replace(before, version=3)
 
 
 def test_an_older_version_never_replaces_a_newer_one() -> None:

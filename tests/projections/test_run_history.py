@@ -128,6 +128,14 @@ def test_a_run_that_expired_while_it_waited_is_dead() -> None:
     assert (row.tenant_id, row.job_id, row.nominal, row.ended_at) == (TENANT, JOB, NOON + 5, NOON)
 
 
+def test_a_run_that_an_edit_superseded_is_withdrawn_with_that_verdict() -> None:
+    of = re.Occurrence(JOB, TENANT, 0, NOON + 5, NOON + 6, 0)
+    row = run_of(re.Withdrawn(NOON, re.SUPERSEDED, of))
+    assert (row.status, row.verdict, row.attempts) == ("withdrawn", "superseded", 0)
+    assert (row.tenant_id, row.job_id, row.nominal, row.due_at) == (TENANT, JOB, NOON + 5, NOON + 6)
+    assert (row.run_id, row.fired_at, row.ended_at) == (RUN, 0, NOON)
+
+
 @pytest.mark.parametrize(
     "event",
     [

@@ -137,6 +137,10 @@ EVENTS: Final[dict[str, DomainEvent]] = {
         AT, run.DEAD, "expired", run.Occurrence(JOB, TENANT, 0, SLOT, SLOT, 2)
     ),
     "run.withdrawn.v1": run.Withdrawn(AT, run.SUPERSEDED),
+    "run.withdrawn.v1 least": run.Withdrawn(AT, run.PAUSED),
+    "run.withdrawn.v1 full": run.Withdrawn(
+        AT, run.SUPERSEDED, run.Occurrence(JOB, TENANT, 0, SLOT, SLOT + 250, 1)
+    ),
     "run.skipped.v1 least": run.Skipped(AT, JOB, TENANT, SLOT, run.OVERLAP),
     "run.skipped.v1 full": run.Skipped(
         AT, JOB, TENANT, SLOT, run.EXPIRED, "max_lateness", 1, SLOT + 250
@@ -147,3 +151,6 @@ EVENTS: Final[dict[str, DomainEvent]] = {
     ),
 }
 """By stable name, and which of the two it is."""
+
+READ_ONLY: Final = frozenset({"run.withdrawn.v1"})
+"""Recorded before their kind had its last fields: read for ever, and not written any more."""

@@ -12,7 +12,7 @@ import pytest
 
 from domain.catalogue import NAMES, TYPES, decode, encode
 from domain.run.events import Leased
-from tests.domain.golden.events import AT, EVENTS, NONCE, SESSION
+from tests.domain.golden.events import AT, EVENTS, NONCE, READ_ONLY, SESSION
 
 FILE: Final = Path(__file__).with_name("events.txt")
 
@@ -23,7 +23,7 @@ def golden() -> dict[str, bytes]:
     return {name: bytes.fromhex(data) for name, data in (line.split("\t") for line in lines)}
 
 
-@pytest.mark.parametrize("name", EVENTS)
+@pytest.mark.parametrize("name", [name for name in EVENTS if name not in READ_ONLY])
 def test_an_event_is_written_as_it_always_was(name: str) -> None:
     assert encode(EVENTS[name]).hex() == golden()[name].hex()
 

@@ -91,6 +91,14 @@ def test_a_schedule_edit_withdraws_a_future_frontier_and_plans_the_new_slot(desk
     old = desk.frontier().facts.run_id
     desk.revise(spec(EVERY_TWO))
     assert desk.last(old) == ["Scheduled", "Withdrawn"]
+    gone = desk.streams[old][-1]
+    assert isinstance(gone, re.Withdrawn)
+    assert gone.of is not None
+    assert (gone.cause, gone.of.nominal, gone.of.due_at) == (
+        re.SUPERSEDED,
+        START + MINUTE,
+        START + MINUTE,
+    )
     assert desk.frontier().facts.nominal == START + 2 * MINUTE
 
 

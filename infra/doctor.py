@@ -92,6 +92,7 @@ def findings(told: Settings) -> Iterator[Finding]:
     yield from _guarded("data", lambda: _data(told))
     found = running.find(told.data_dir)
     if found is None:
+        yield from _guarded("up", lambda: _not_running(told))
         yield from _guarded("embedded", lambda: _embedded(told))
     else:
         yield from _guarded("up", lambda: _up(found))
@@ -147,6 +148,21 @@ def _data(told: Settings) -> Iterator[Finding]:
     for path in (folder / "demo.key", folder / running.FILE):
         if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077:
             yield Finding(WRONG, "data", f"{path} is readable by others", f"chmod 600 {path}")
+
+
+def _not_running(told: Settings) -> Iterator[Finding]:
+    """What is neither here nor said to be elsewhere."""
+    addresses = {
+        "postgres.url": told.postgres.url,
+        "kafka.bootstrap": told.kafka.bootstrap,
+        "clickhouse.url": told.clickhouse.url,
+    }
+    unset = ", ".join(name for name, address in addresses.items() if not address)
+    if unset:
+        yield Finding(
+            WRONG, "up", f"does not run with {told.data_dir}, and {unset} is not set",
+            "start `tocsin up`, or set where the engines are",
+        )  # fmt: skip
 
 
 def _embedded(told: Settings) -> Iterator[Finding]:

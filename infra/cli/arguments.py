@@ -2,7 +2,7 @@
 
 import argparse
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from domain.tenant import SCOPES
 
@@ -24,6 +24,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="tocsin", description="A distributed job scheduler: durable intentions fire on time."
     )
+    top.add_argument("--version", action=_Version, help="say which version this is, and end")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _up(_command(commands, "up", "run everything on this machine, with embedded engines"))
     for role, says in ROLES.items():
@@ -44,6 +45,22 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("schedule", help="say when a schedule fires, and why", add_help=False)
     commands.add_parser("bench", help="measure: rates, lateness, CPU per fire", add_help=False)
     return top
+
+
+class _Version(argparse.Action):
+    """Says the versions of the program and of what decides when and how a job fires."""
+
+    def __init__(self, option_strings: list[str], dest: str, **named: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, **named)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_rest: object) -> None:
+        from infra.versions import program_versions
+
+        versions = program_versions()
+        own = versions.pop("tocsin")
+        rest = ", ".join(f"{name} {text}" for name, text in versions.items())
+        print(f"tocsin {own} ({rest})")
+        parser.exit()
 
 
 def _command(

@@ -10,6 +10,7 @@ import uvicorn
 
 from commandside.definition import Bounds
 from commandside.hand_off import SelfHandOff
+from commandside.ports import CommandLog
 from commandside.prompt import PromptLog
 from domain.target import address_rules
 from infra.clickhouse.runs import ClickHouseRuns
@@ -65,20 +66,23 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
                 closing(ClickHouseRuns(clickhouse.url, clickhouse.database))
             )
             views = Views(board, history, board)
-        queue = stack.enter_context(closing(process.queue(produces=True)))
-        hand_off = SelfHandOff(queue, process.shards, process.telemetry)
-        prompt, turning = PromptLog(log, hand_off), _Turning(hand_off)
+        appends: CommandLog = log
+        turns: tuple[_Turning, ...] = ()
+        if command:
+            queue = stack.enter_context(closing(process.queue(produces=True)))
+            hand_off = SelfHandOff(queue, process.shards, process.telemetry)
+            appends, turns = PromptLog(log, hand_off), (_Turning(hand_off),)
         targets = settings.targets
         rules = address_rules(targets.allow, targets.ports, targets.closed_ports)
         ports = WebPorts(
-            prompt, keys, vault, views, process.master, process.now, token_bytes, Bounds(rules)
+            appends, keys, vault, views, process.master, process.now, token_bytes, Bounds(rules)
         )
         app = build_app(
             ports,
             command=command,
             query=query,
-            on_startup=(log.start, keys.start, turning.start),
-            on_shutdown=(turning.close, log.close, keys.close),
+            on_startup=(log.start, keys.start, *(turning.start for turning in turns)),
+            on_shutdown=(*(turning.close for turning in turns), log.close, keys.close),
         )
         config = uvicorn.Config(
             app,

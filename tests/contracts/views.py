@@ -12,7 +12,7 @@ from domain.job.state import JobState
 from domain.run import events as re
 from domain.run.decide import Grant, first_lease
 from projections.ports import BoardStore, Feed, Parking, Positions, Recorded
-from projections.rows import BoardRow, BoardStatus
+from projections.rows import BoardChange, BoardRow, BoardStatus
 from tests.contracts.jobs import define, job_id, minutely, ready_run, spec
 
 VIEW, COPY = "view", "view_rebuild"
@@ -220,7 +220,11 @@ class ViewsContract:
 
     def test_a_change_of_nothing_but_the_version_keeps_the_rest(self, bench: Bench) -> None:
         job_id = row(1).job_id
-        changes = [row(1), BoardStatus(job_id, 2, "paused", 3_000), BoardStatus(job_id, 3, "", 0)]
+        changes: list[BoardChange] = [
+            row(1),
+            BoardStatus(job_id, 2, "paused", 3_000),
+            BoardStatus(job_id, 3, "", 0),
+        ]
         bench.board.write(VIEW, changes, {})
         assert bench.rows(VIEW) == {job_id: row(1, 3, status="paused", changed_at=3_000)}
 

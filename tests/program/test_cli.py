@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -151,12 +152,22 @@ def test_a_scope_that_does_not_exist_is_refused_with_those_that_do(
     assert "jobs:read" in done.err
 
 
-def test_doctor_finds_nothing_wrong_where_nothing_runs_yet(tocsin: Tocsin, tmp_path: Path) -> None:
+def test_doctor_says_that_nothing_runs_and_what_would_be_started(
+    tocsin: Tocsin, tmp_path: Path
+) -> None:
     done = tocsin(
         "doctor", "--data", str(tmp_path / "new"), TOCSIN_API_PORT="0", TOCSIN_API_OPS_PORT="0"
     )
-    assert done.status == 0, done.out
-    assert "nothing to put right" in done.out
+    assert done.status == 1, done.out
+    assert "postgres.url, kafka.bootstrap, clickhouse.url is not set" in done.out
+    assert "start `tocsin up`" in done.out
+    assert "1 to put right" in done.out
+
+
+def test_the_version_is_said_in_one_line(tocsin: Tocsin) -> None:
+    done = tocsin("--version")
+    assert done.status == 0
+    assert re.fullmatch(r"tocsin \d+\.\d+\S* \(python .*, zones .*\)\n", done.out), done.out
 
 
 def test_doctor_says_of_an_engine_that_is_away_what_to_do(tocsin: Tocsin, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from commandside.ports import (
     Unavailable,
 )
 from commandside.reporting import Reporting
-from commandside.stripes import LINGER_US, Sent, Stripe
+from commandside.stripes import LINGER_US, REPORT_LINGER_US, Sent, Stripe
 from commandside.timing import Entry, Offsets, Parcel
 from domain.sharding import stripe_of
 
@@ -44,6 +44,9 @@ TAKE_MAX: Final = 64
 """Messages taken in one batch, so that a backlog does not keep due work waiting."""
 AIM_MS: Final = 2
 """Leases are tried this long after the due instant, so that few come back as early."""
+GATHER_US: Final = 8_000
+"""Due entries are gathered this rarely at most, within their linger: a turn of the loop for each
+costs more than its lease."""
 POLL_US: Final = 10_000
 """Longest rest: the ready queue cannot wake anybody."""
 
@@ -245,7 +248,9 @@ class Dispatcher:
             stripes[entry[4].stripe].append(entry)
         for stripe, entries in zip(self._flights.stripes, stripes, strict=True):
             if entries:
-                stripe.add_ready(entries, tick.mono_us)
+                # They linger from their own instant, however late they were gathered.
+                waited_us = (tick.at - AIM_MS - entries[0][0]) * 1_000
+                stripe.add_ready(entries, tick.mono_us - min(waited_us, LINGER_US))
 
     # ---------------------------------------------------------------- what goes out
 
@@ -285,7 +290,7 @@ class Dispatcher:
         rest = min(self._poll_us, self._flights.session.rest_us(tick))
         due = self._flights.heap.next_due()
         if due is not None:
-            rest = min(rest, (due + AIM_MS - tick.at) * 1_000)
+            rest = min(rest, max((due + AIM_MS - tick.at) * 1_000, GATHER_US))
         last_call = self._flights.last_call_us()
         if last_call is not None:
             rest = min(rest, last_call - tick.mono_us)
@@ -302,7 +307,7 @@ class Dispatcher:
             since = stripe.ready_since_us + LINGER_US - now
             soonest = min(soonest, since if since > 0 else LINGER_US)
         if stripe.reports:
-            soonest = min(soonest, stripe.reports_since_us + LINGER_US - now)
+            soonest = min(soonest, stripe.reports_since_us + REPORT_LINGER_US - now)
         if stripe.rereads or stripe.undecided or stripe.defers or stripe.unspecified:
             soonest = 0
         for doubt in stripe.doubts:

@@ -7,7 +7,7 @@ from commandside.flights import Flights
 from commandside.leasing import APPEND_EXPIRY_MS, TRIES_MAX
 from commandside.ports import BATCH_MAX, Append, AppendReply, Read, ReadReply, Tick
 from commandside.reports import Flight
-from commandside.stripes import BACKOFF_US, LINGER_US, Sent, Stripe
+from commandside.stripes import BACKOFF_US, REPORT_LINGER_US, Sent, Stripe
 from domain.envelope import Decision
 from domain.schedule.schedule import ScheduleBreach
 
@@ -28,7 +28,7 @@ class Reporting:
 
     def report(self, stripe: Stripe, tick: Tick) -> bool:
         """Append the ends of attempts if a batch is full enough or has waited long enough."""
-        waited = tick.mono_us >= stripe.reports_since_us + LINGER_US or self.hurry
+        waited = tick.mono_us >= stripe.reports_since_us + REPORT_LINGER_US or self.hurry
         if not stripe.reports or (len(stripe.reports) < FULL and not waited):
             return False
         items, decisions = self._decide(stripe, tick)

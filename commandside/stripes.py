@@ -18,6 +18,8 @@ from domain.run import state as rs
 
 LINGER_US: Final = 20_000
 """A batch that is not full waits this long: 35 % of the CPU of a fire at 1,000 fires a second."""
+REPORT_LINGER_US: Final = 50_000
+"""Nobody is late for a report that waits; what it plans next is due a second later or more."""
 BACKOFF_US: Final = (100_000, 200_000, 500_000, 1_000_000, 2_000_000, 5_000_000)
 """Pauses of a stripe after requests that failed one after the other."""
 

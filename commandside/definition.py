@@ -87,7 +87,6 @@ NOT_YET: Final = frozenset(
         "max_lateness",
         "max_run_time_s",
         "max_runs",
-        "rrule",
     }
 )
 _LATER: Final = "not supported yet"

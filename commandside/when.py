@@ -11,14 +11,15 @@ from domain.schedule import schedule as schedules
 from domain.schedule.once import read_instant
 from domain.schedule.schedule import ScheduleSpec
 
-KINDS: Final = ("schedule", "every")
+KINDS: Final = ("schedule", "every", "rrule")
 """Each names a recurring schedule; one of them is given."""
 _FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "schedule": ("timezone", "dialect", "dst"),
     "every": ("anchor", "timezone", "dst"),
+    "rrule": ("anchor", "timezone", "dst"),
 }
 """What may be said beside each."""
-RECURRING: Final = ("schedule", "timezone", "dialect", "dst", "every", "anchor")
+RECURRING: Final = ("schedule", "timezone", "dialect", "dst", "every", "rrule", "anchor")
 ENDS: Final = ("starts_at", "ends_at")
 Found = ScheduleSpec | tuple[Refused, ...]
 
@@ -172,7 +173,19 @@ def _every(body: Mapping[str, Any], min_interval_s: int) -> Found | Refused:
     )
 
 
+def _rrule(body: Mapping[str, Any], min_interval_s: int) -> Found | Refused:
+    texts = _Texts(body)
+    text, zone, (gap, fold) = texts.take("rrule"), texts.take("timezone"), texts.dst()
+    anchor = texts.take("anchor") if "anchor" in body else None
+    if texts.wrong or text is None or zone is None:
+        return tuple(texts.wrong)
+    return schedules.parse_rrule(
+        text, anchor, zone, gap=gap, fold=fold, min_interval_s=min_interval_s
+    )
+
+
 _READERS: Final[dict[str, Callable[[Mapping[str, Any], int], Found | Refused]]] = {
     "schedule": _cron,
     "every": _every,
+    "rrule": _rrule,
 }

@@ -9,7 +9,7 @@ from typing import Any, Final, assert_never
 from domain.instant import rfc3339
 from domain.job import events as e
 from domain.retry import RetryPolicy
-from domain.schedule.schedule import Cron, Every, OneTime, ScheduleSpec
+from domain.schedule.schedule import Cron, Every, OneTime, RRule, ScheduleSpec
 from domain.target import HttpTarget
 
 REDACTED: Final = "…redacted"
@@ -43,11 +43,19 @@ def schedule(spec: ScheduleSpec) -> dict[str, Any]:
                 "timezone": spec.zone,
             }
             return shown | _dst(spec)
+        case RRule():
+            shown = {
+                "type": "recurring",
+                "rrule": spec.typed,
+                "anchor": rfc3339(spec.anchor),
+                "timezone": spec.zone,
+            }
+            return shown | _dst(spec)
         case _:
             assert_never(spec)
 
 
-def _dst(spec: Cron | Every) -> dict[str, Any]:
+def _dst(spec: Cron | Every | RRule) -> dict[str, Any]:
     dst = {name: value for name, value in (("gap", spec.gap), ("fold", spec.fold)) if value}
     return {"dst": dst} if dst else {}
 
@@ -61,6 +69,8 @@ def summary(spec: ScheduleSpec) -> tuple[str, str]:
             return spec.typed, spec.zone
         case Every():
             return f"every {spec.typed}", spec.zone
+        case RRule():
+            return spec.text, spec.zone
         case _:
             assert_never(spec)
 

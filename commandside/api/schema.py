@@ -12,6 +12,7 @@ from domain.job.events import ALLOW, LIMITS
 from domain.retry import ATTEMPTS_MAX
 from domain.schedule.cron import DIALECTS
 from domain.schedule.every import DURATION_LIMIT
+from domain.schedule.rrule import RRULE_LIMIT
 from domain.schedule.schedule import TEXT_LIMIT
 from domain.target import HEADERS_MAX, METHODS, URL_LENGTH_MAX
 
@@ -81,8 +82,13 @@ _FIELDS: Final[dict[str, Any]] = {
     "every": _text(
         "instead of schedule: an ISO 8601 duration such as PT90M or P1M", maxLength=DURATION_LIMIT
     ),
+    "rrule": _text(
+        "instead of schedule: a rule of RFC 5545 such as FREQ=MONTHLY;BYDAY=-1FR",
+        maxLength=RRULE_LIMIT,
+    ),
     "anchor": _text(
-        "first slot of every, RFC 3339; default 2001-01-01 00:00 in the zone", maxLength=40
+        "where every and rrule begin (DTSTART), RFC 3339; default 2001-01-01 00:00 in the zone",
+        maxLength=40,
     ),
     "dialect": {"enum": list(DIALECTS)},
     "dst": _object(

@@ -12,8 +12,9 @@ from domain.schedule.clock import ZONE_LIMIT, refuse_clock
 from domain.schedule.every import every_plan, parse_every, said_of_every
 from domain.schedule.fields import Wrong
 from domain.schedule.once import PAST_ALLOWED_MS, OneTimePlan, parse_one_time
+from domain.schedule.rrule import parse_rrule, rrule_plan, said_of_rrule
 from domain.schedule.slots import COUNT_LIMIT, Forward, Plan, ScheduleBreach, breach, passed
-from domain.schedule.spec import LAST_INSTANT, Cron, Every, OneTime, ScheduleSpec
+from domain.schedule.spec import LAST_INSTANT, Cron, Every, OneTime, RRule, ScheduleSpec
 from domain.schedule.window import Window
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Every",
     "OneTime",
     "Plan",
+    "RRule",
     "Refused",
     "ScheduleBreach",
     "ScheduleSpec",
@@ -31,6 +33,7 @@ __all__ = [
     "parse_cron",
     "parse_every",
     "parse_one_time",
+    "parse_rrule",
     "passed",
     "plan",
     "warnings",
@@ -112,6 +115,8 @@ def plan(spec: ScheduleSpec) -> Plan:
     try:
         if isinstance(spec, Every):
             return Forward(every_plan(spec))
+        if isinstance(spec, RRule):
+            return Forward(rrule_plan(spec))
         fields = cron.read(spec.text, spec.dialect)
         return Forward(walk.cron_plan(fields, zone.load(spec.zone), spec.gap, spec.fold))
     except Exception as error:
@@ -130,6 +135,8 @@ def warnings(spec: ScheduleSpec, at: int) -> tuple[str, ...]:
         return ("this instant is past: it fires at once",) if spec.run_at <= at else ()
     if isinstance(spec, Every):
         return said_of_every(spec, at)
+    if isinstance(spec, RRule):
+        return said_of_rrule(spec)
     fields = cron.read(spec.text, spec.dialect)
     dst = spec.gap, spec.fold
     return tuple(caution.sentences(fields, zone.load(spec.zone), dst, at // 1000))

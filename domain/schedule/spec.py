@@ -49,4 +49,18 @@ class Every(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=3):
     fold: str = ""
 
 
-ScheduleSpec = OneTime | Cron | Every
+class RRule(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=4):
+    """A recurrence rule of RFC 5545 in a zone, from `anchor` on.
+
+    `text` is the canonical form, `typed` what the tenant sent.
+    """
+
+    text: str
+    typed: str
+    anchor: int
+    zone: str
+    gap: str = ""
+    fold: str = ""
+
+
+ScheduleSpec = OneTime | Cron | Every | RRule

@@ -6,7 +6,7 @@ from typing import Final, assert_never
 
 from domain.instant import rfc3339
 from domain.schedule import zone
-from domain.schedule.spec import Cron, Every, OneTime, ScheduleSpec
+from domain.schedule.spec import Cron, Every, OneTime, RRule, ScheduleSpec
 
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - local time, which has no zone of its own
 _PLAIN: Final = re.compile(r"[0-9*,/-]+(?: [0-9*,/-]+){4}")
@@ -32,6 +32,8 @@ def description(spec: ScheduleSpec) -> str:
         case Every():
             where = "" if spec.step_ms else f", in {spec.zone}"
             return f"every {_duration(spec.typed)}, counted from {rfc3339(spec.anchor)}{where}"
+        case RRule():
+            return f"by the rule {spec.text} from {rfc3339(spec.anchor)} on, in {spec.zone}"
         case _:
             assert_never(spec)
 

@@ -57,7 +57,8 @@ def _parser() -> argparse.ArgumentParser:
 def _schedule_words(action: argparse.ArgumentParser) -> None:
     action.add_argument("schedule", nargs="?", help="a cron text")
     action.add_argument("--every", metavar="DURATION", help="instead: such as PT90M or P1M")
-    action.add_argument("--anchor", metavar="INSTANT", help="where --every counts from")
+    action.add_argument("--rrule", metavar="RULE", help="instead: such as FREQ=MONTHLY;BYDAY=-1FR")
+    action.add_argument("--anchor", metavar="INSTANT", help="where --every or --rrule begins")
     action.add_argument("--timezone", metavar="NAME", default="UTC", help="default: UTC")
     action.add_argument("--dialect", metavar="NAME", help="of the cron text; default: vixie")
     action.add_argument("--gap", metavar="WORD", help="where the clock goes forward: next, skip")
@@ -83,7 +84,7 @@ def _count(text: str) -> int:
 def _body(words: argparse.Namespace) -> dict[str, Any]:
     given = {
         name: getattr(words, name)
-        for name in ("schedule", "every", "anchor", "timezone", "dialect")
+        for name in ("schedule", "every", "rrule", "anchor", "timezone", "dialect")
         if getattr(words, name) is not None
     }
     dst = {name: getattr(words, name) for name in ("gap", "fold") if getattr(words, name)}

@@ -144,3 +144,20 @@ def test_a_one_time_job_has_no_start_and_end(world: World) -> None:
     body = BARE | {"type": "one_time", "run_at": "2026-01-01T00:00:00Z"}
     ends = {"starts_at": "2025-12-01T00:00:00Z", "ends_at": "2026-12-01T00:00:00Z"}
     assert [found for found, _ in refused(world, body | ends)] == ["/starts_at", "/ends_at"]
+
+
+def test_a_recurrence_rule_fires_on_its_dates_and_is_shown_as_it_was_sent(world: World) -> None:
+    body = BARE | {"rrule": "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=9", "timezone": "America/New_York"}
+    answer = world.define(body)
+    assert answer["next_runs"][:2] == ["2025-12-26T14:00:00.000Z", "2026-01-30T14:00:00.000Z"]
+    spec = spec_of(world, answer["job_id"])
+    assert spec["rrule"] == body["rrule"]
+    assert spec["anchor"] == "2001-01-01T05:00:00.000Z"
+
+
+def test_a_recurrence_rule_that_is_refused_is_named_by_its_field(world: World) -> None:
+    body = BARE | {"rrule": "FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30", "timezone": "UTC"}
+    ((pointer, detail),) = refused(world, body)
+    assert pointer == "/rrule"
+    assert "never matches" in detail
+    assert [found for found, _ in refused(world, BARE | {"rrule": "FREQ=DAILY"})] == ["/timezone"]

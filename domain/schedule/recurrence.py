@@ -329,10 +329,12 @@ class Recurrence:
         step = rule.interval * unit
         since = 12 * anchor.year + (anchor.month - 1 if unit == 1 else 0)
         month = since + (12 * now.year + now.month - 1 - since) // step * step
+        named = rule.months if unit == 1 and rule.months else -1
         while since <= month < 12 * (LAST_YEAR + 1):
-            first = date(month // 12, month % 12 + 1, 1)
-            last = date((month + unit) // 12, (month + unit) % 12 + 1, 1)
-            yield first.toordinal() - _EPOCH_ORDINAL, (last - first).days
+            if named >> (month % 12 + 1) & 1:
+                first = date(month // 12, month % 12 + 1, 1)
+                last = date((month + unit) // 12, (month + unit) % 12 + 1, 1)
+                yield first.toordinal() - _EPOCH_ORDINAL, (last - first).days
             month += way * step
 
 

@@ -14,10 +14,8 @@ CATCH_UP_ALL_MS: Final = DAY
 LATENESS_MS_MIN: Final = 1_000
 LATENESS_MS_MAX: Final = 366 * DAY
 
-OVERLAPS: Final = ("skip", "allow")
-MISFIRES: Final = ("latest", "skip")
-"""The words that are built."""
-_LATER: Final = "not supported yet"
+OVERLAPS: Final = e.OVERLAP_NAMES
+MISFIRES: Final = e.MISFIRE_NAMES
 
 
 class Reading(Protocol):
@@ -40,8 +38,7 @@ def overlap(reader: Reading) -> None:
     if "allow_overlap" in body and not isinstance(body["allow_overlap"], bool):
         reader.refuse("/allow_overlap", "true or false")
     elif not isinstance(word, str) or word not in OVERLAPS:
-        known = isinstance(word, str) and word in e.OVERLAP_NAMES
-        reader.refuse("/overlap", (f"{word}: {_LATER}; " if known else "") + _one_of(OVERLAPS))
+        reader.refuse("/overlap", _one_of(OVERLAPS))
     elif "allow_overlap" in body and body["allow_overlap"] != (word == "allow"):
         reader.refuse("/allow_overlap", f"contradicts overlap {word}")
     else:
@@ -68,8 +65,7 @@ def misfire(reader: Reading) -> None:
     """Read `misfire` and `catch_up_window_s`."""
     word = reader.body.get("misfire", "latest")
     if not isinstance(word, str) or word not in MISFIRES:
-        known = isinstance(word, str) and word in e.MISFIRE_NAMES
-        reader.refuse("/misfire", (f"{word}: {_LATER}; " if known else "") + _one_of(MISFIRES))
+        reader.refuse("/misfire", _one_of(MISFIRES))
         return
     reader.values["misfire"] = e.MISFIRE_NAMES.index(word)
     if word == "skip" and "catch_up_window_s" in reader.body:

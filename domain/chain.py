@@ -6,121 +6,51 @@ a range, and ranges come from the schedule's arithmetic. A decision about runs g
 is in force or not.
 """
 
-import msgspec
-
+from domain import backlog
 from domain.job import state as job_state
-from domain.job.events import JobSpec
 from domain.run import events as e
-from domain.run.state import OpenRun, Ready, Withheld
-from domain.schedule.jitter import due_at, jitter_ms
-from domain.schedule.schedule import OneTime, Plan, ScheduleBreach, between, passed, plan
+from domain.run.state import Facts, OpenRun, Ready, Withheld
+from domain.schedule.schedule import OneTime, ScheduleBreach
+from domain.slots import End, Link, Slots, Span, ranges, with_passed
+
+__all__ = ["Chain", "End", "Link", "with_passed"]
 
 
-class Link(msgspec.Struct, frozen=True, gc=False):
-    """The next occurrence to plan, and the verdicts that ride on its `Scheduled`."""
+class Chain(Slots):
+    """The slots of one job under its current spec, and what follows a link that has ended."""
 
-    nominal: int
-    due_at: int
-    passed: tuple[e.Passed, ...] = ()
+    __slots__ = ()
 
-
-class End(msgspec.Struct, frozen=True, gc=False):
-    """No slot is left; the verdicts of those passed ride on the job's event."""
-
-    passed: tuple[e.Passed, ...] = ()
-
-
-def slots_of(spec: JobSpec) -> Plan:
-    """Return the slots of a job: those of its schedule from `starts_at` to `ends_at`."""
-    if spec.starts_at or spec.ends_at:
-        return between(spec.schedule, spec.starts_at, spec.ends_at)
-    return plan(spec.schedule)
-
-
-class Chain:
-    """The slots of one job under its current spec, with their due instants."""
-
-    __slots__ = ("_jitter", "plan", "spec")
-
-    def __init__(self, job_id: bytes, spec: JobSpec) -> None:
-        """Compile (or find) the plan of the spec's schedule."""
-        self.spec = spec
-        self.plan: Plan = slots_of(spec)
-        self._jitter = jitter_ms(job_id, spec.jitter_ms) if spec.jitter_ms else 0
-
-    def due(self, nominal: int) -> int:
-        """Return the effective instant of a slot."""
-        if not self._jitter:
-            return nominal
-        return due_at(nominal, self.plan.next_after(nominal), self._jitter)
-
-    def first_after(self, at: int) -> Link | End:
-        """Return the first slot whose nominal instant is > `at`."""
-        nominal = self.plan.next_after(at)
-        return End() if nominal is None else Link(nominal, self.due(nominal))
-
-    def newest_due(self, at: int) -> int | None:
-        """Return the newest slot whose due instant is ≤ `at`."""
-        nominal = self.plan.last_until(at)
-        if nominal is not None and self.due(nominal) > at:
-            nominal = self.plan.last_until(nominal - 1)
-        return nominal
-
-    def after_end(self, cursor: int, first_leased: int, ended: int) -> Link | End:
-        """Return the link after a run first leased at one instant and ended at another.
-
-        Slots that passed before the lease are `misfire` (the run itself started late); those that
-        passed while it ran are `overlap`.
-        """
-        nominal = self.plan.next_after(cursor)
-        if nominal is None:
-            return End()
-        due = self.due(nominal)
-        if due > ended:
-            return Link(nominal, due)
-        newest = self.newest_due(ended)
-        assert newest is not None
-        late = self.newest_due(first_leased)
-        split = cursor if late is None else min(max(late, cursor), newest)
-        gone = ranges(self.plan, ((cursor, split, e.MISFIRE), (split, newest, e.OVERLAP)))
-        return with_passed(self.first_after(newest), gone)
-
-    def once(self, cursor: int, at: int) -> Link | End:
-        """Return the occurrence of a one-time job unless it is settled; a past one is due now."""
-        nominal = self.plan.next_after(cursor)
-        return End() if nominal is None else Link(nominal, max(self.due(nominal), at))
+    def after_end(
+        self, cursor: int, first_leased: int, ended: int, owed: e.CatchUp | None = None
+    ) -> Link | End:
+        """Return the link after a run first leased at one instant and ended at another."""
+        if owed is None:
+            # Almost always: nothing has passed, and no other slot is looked at.
+            nominal = self.plan.next_after(cursor)
+            if nominal is None:
+                return End()
+            due = self.due(nominal)
+            if due > ended:
+                return Link(nominal, due)
+        return backlog.after_end(self, cursor, (first_leased, ended), owed)
 
 
-def window_ms(spec: JobSpec) -> int:
-    """Return how old a missed slot may be to fire still, 0 for no bound."""
-    bounds = [ms for ms in (spec.catch_up_window_ms, spec.max_lateness_ms) if ms]
-    return min(bounds, default=0)
+def owed_after(job: job_state.JobState, facts: Facts) -> e.CatchUp | None:
+    """Return the missed slots that fire after this link, unless a command has settled them."""
+    owed = facts.catch_up
+    return None if owed is None or owed.cursor <= job.facts.cursor else owed
 
 
-def ranges(
-    slots: Plan, spans: tuple[tuple[int, int, str], ...], cause: str = ""
-) -> tuple[e.Passed, ...]:
-    """Return a verdict for each non-empty span (after, until, verdict) of the schedule."""
-    found = []
-    for after, until, verdict in spans:
-        span = passed(slots, after, until) if until > after else None
-        if span is not None:
-            found.append(e.Passed(span[0], span[1], span[2], verdict, cause))
-    return tuple(found)
-
-
-def with_passed(link: Link | End, gone: tuple[e.Passed, ...]) -> Link | End:
-    """Return `link` with `gone` before its own verdicts."""
-    return msgspec.structs.replace(link, passed=gone + link.passed) if gone else link
-
-
-def with_cause(link: Link | End, cause: str) -> Link | End:
-    """Return `link` whose verdicts name the cause, except those of overlap, which is one."""
-    named = tuple(
-        p if p.verdict == e.OVERLAP else msgspec.structs.replace(p, cause=cause)
-        for p in link.passed
-    )
-    return msgspec.structs.replace(link, passed=named)
+def owed_now(job: job_state.JobState, runs: tuple[OpenRun, ...]) -> e.CatchUp | None:
+    """Return the missed slots that are still to fire, as a command sees them."""
+    waits = frontier(job, runs)
+    if waits is not None:
+        return owed_after(job, waits.facts)
+    if job.facts.spec.plans_at_lease:
+        return None
+    found = [owed_after(job, run.facts) for run in begun_links(job, runs)]
+    return next((owed for owed in found if owed is not None), None)
 
 
 def cursor_of(job: job_state.JobState, runs: tuple[OpenRun, ...]) -> int:
@@ -134,6 +64,8 @@ def cursor_of(job: job_state.JobState, runs: tuple[OpenRun, ...]) -> int:
         given_back = isinstance(run, Withheld) and not facts.begun
         if facts.is_link and not given_back and facts.life == job.facts.life:
             cursor = max(cursor, facts.nominal)
+            if facts.catch_up is not None:
+                cursor = max(cursor, facts.catch_up.cursor)
     return cursor
 
 
@@ -180,25 +112,37 @@ def running_since(job: job_state.JobState, runs: tuple[OpenRun, ...]) -> int:
 
 def settle(
     job: job_state.JobState, cursor: int, at: int, running_since: int, held: int | None
-) -> tuple[e.Passed, ...]:
+) -> tuple[Span, ...]:
     """Return the verdicts of all slots in (cursor, at], by nominal instant.
 
     `running_since`: first lease of the link that is begun and open, 0 if there is none. `held`: the
-    nominal instant of a withheld frontier, which gets a verdict in its own stream. There are none
-    where the schedule cannot say what its slots were: its job can still be changed and cancelled.
+    nominal instant of a withheld frontier, which gets a verdict in its own stream.
     """
-    spec = job.facts.spec
-    if at <= cursor or isinstance(spec.schedule, OneTime):
+    if at <= cursor or isinstance(job.facts.spec.schedule, OneTime):
         return ()
     pause = max(cursor, min(at, job.paused_at)) if isinstance(job, job_state.Paused) else at
     split = max(cursor, min(pause, running_since)) if running_since else pause
-    spans = [(cursor, split, e.MISFIRE), (split, pause, e.OVERLAP)]
+    spans = [(cursor, split, e.MISFIRE, ""), (split, pause, e.OVERLAP, "")]
     if held is not None and pause < held <= at:
-        spans += [(pause, held - 1, e.PAUSED), (held, at, e.PAUSED)]
+        spans += [(pause, held - 1, e.PAUSED, ""), (held, at, e.PAUSED, "")]
     else:
-        spans.append((pause, at, e.PAUSED))
+        spans.append((pause, at, e.PAUSED, ""))
+    return tuple(spans)
+
+
+def judged(
+    job: job_state.JobState, spans: tuple[Span, ...], owed: e.CatchUp | None = None
+) -> tuple[e.Passed, ...]:
+    """Return the ranges of these spans, after what is left of a catch-up that is closed.
+
+    There are none where the schedule cannot say what its slots were: its job can still be changed
+    and cancelled.
+    """
+    if job.facts.spec.is_one_time or not (spans or owed):
+        return ()
     try:
-        return ranges(slots_of(spec), tuple(spans))
+        slots = Slots(job.facts.job_id, job.facts.spec)
+        return ranges(slots.plan, (*backlog.closing(slots, owed), *spans))
     except ScheduleBreach:
         return ()
 

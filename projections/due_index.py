@@ -51,7 +51,7 @@ class DueRow(msgspec.Struct, frozen=True, gc=False):
     until: int
     catch_start: int
     catch_end: int
-    catch_left: int
+    catch_cursor: int
 
 
 class HeadRow(msgspec.Struct, frozen=True, gc=False):
@@ -94,7 +94,9 @@ def due_row(state: SettledRun) -> DueRow | None:
 
 def run_of(row: DueRow) -> rs.Ready | rs.InFlight | rs.Awaiting:
     """Return the state that a row stands for; the inverse of `due_row`."""
-    catch_up = CatchUp(row.catch_start, row.catch_end, row.catch_left) if row.catch_left else None
+    catch_up = None
+    if row.catch_cursor:
+        catch_up = CatchUp(row.catch_start, row.catch_end, row.catch_cursor)
     facts = rs.Facts(
         row.run_id,
         row.job_id,
@@ -151,7 +153,7 @@ def _row(  # noqa: PLR0913 - the columns that depend on the phase
         until,
         catch.start if catch else 0,
         catch.end if catch else 0,
-        catch.left if catch else 0,
+        catch.cursor if catch else 0,
     )
 
 

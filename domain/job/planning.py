@@ -23,6 +23,7 @@ def settle(job: s.JobState, runs: tuple[rs.OpenRun, ...], at: int) -> Settled:
 
     The occurrence of a one-time job never passes, so its cursor is left behind it. Withdrawing or
     cancelling a future frontier takes the cursor back to `at`: its slot has no verdict any more.
+    A catch-up is closed, which its cursor not being after the job's says from then on.
     """
     held = chain.held(job, runs)
     cursor = chain.cursor_of(job, runs)
@@ -31,9 +32,10 @@ def settle(job: s.JobState, runs: tuple[rs.OpenRun, ...], at: int) -> Settled:
     waits = held or chain.frontier(job, runs)
     if job.facts.spec.is_one_time:
         return Settled(min(cursor, at) if waits else cursor)
-    since = chain.running_since(job, runs)
-    passed = chain.settle(job, cursor, at, since, held.facts.nominal if held else None)
-    return Settled(at if waits else max(cursor, at), passed)
+    since, owed = chain.running_since(job, runs), chain.owed_now(job, runs)
+    spans = chain.settle(job, cursor, at, since, held.facts.nominal if held else None)
+    least = owed.cursor if owed else at
+    return Settled(max(at, least) if waits else max(cursor, at), chain.judged(job, spans, owed))
 
 
 def plan_next(draft: Draft, link: chain.Link | chain.End, after: int, at: int) -> None:

@@ -41,11 +41,14 @@ class Passed(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class CatchUp(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Missed slots in (start, end] that are still to fire, at most `left` of them."""
+    """Missed slots in (start, end] are still to fire after this link; none are where end is 0.
+
+    Every other slot up to `cursor`, which is later than the link, has its verdict.
+    """
 
     start: int
     end: int
-    left: int
+    cursor: int
 
 
 class Scheduled(Event, frozen=True, tag=32):

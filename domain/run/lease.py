@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from domain import chain
+from domain import backlog, chain
 from domain.draft import Draft
 from domain.envelope import BegunBeside, Decision, SettledRun
 from domain.instant import SECOND
@@ -16,7 +16,7 @@ from domain.job import events as je
 from domain.job import state as js
 from domain.run import events as e
 from domain.run import state as s
-from domain.run.planning import scheduled, stream_of
+from domain.run.planning import again, scheduled, stream_of
 from domain.run.report import next_link, plans_at_end
 from domain.schedule.schedule import ScheduleBreach
 
@@ -67,19 +67,22 @@ class _Lease:
         self.at = max(at, facts.due_at)
         self.draft = Draft(facts.job_id, job)
         self.cursor = chain.cursor_of(job, (run, *beside))
-        self.begun = sum(1 for other in beside if other.facts.begun)
+        self.owed = chain.owed_after(job, facts)
+        self.begun = tuple(other for other in beside if other.facts.begun)
         self.first = facts.is_link and not facts.begun
+        self.read: tuple[s.OpenRun, ...] = ()
+        """Runs beside this one that the decision appends to."""
 
     def decide(self) -> Decision | None:
         """§5 (lease) and §7: lateness decides before age, and age before overlap."""
-        skips = self.job.facts.spec.overlap == je.SKIP
-        if self._is_misfire() and not (self._is_blocked() and skips):
+        overlap, blocked = self.job.facts.spec.overlap, self._is_blocked()
+        if self._is_misfire() and not (blocked and overlap != je.ALLOW):
             return self._misfire()
         if self._is_expired():
             return self._expire()
-        if self._is_blocked():
-            # Not begun and in the way of nobody yet: a frontier is skipped, the rest waits.
-            return self._skip(e.OVERLAP, "") if self.first and skips else None
+        if blocked:
+            # In the way of nobody yet: a frontier is skipped, or waits where it is buffered.
+            return self._overlap() if self.first and overlap == je.SKIP else None
         return self._grant()
 
     def _is_misfire(self) -> bool:
@@ -97,74 +100,125 @@ class _Lease:
         Counting it again would let two runs in back-off wait for each other after the limit fell.
         """
         spec = self.job.facts.spec
+        if self.run.facts.begun or (spec.overlap == je.CANCEL_OTHER and self.first):
+            return False
         limit = spec.overlap_limit if spec.overlap == je.ALLOW else 1
-        return not self.run.facts.begun and self.begun >= limit
+        return len(self.begun) >= limit
 
     def _grant(self) -> Decision:
         """The run starts; a job that plans at the lease plans its next link."""
+        self._supersede()
         self._lease(self.run.facts.run_id, self.run)
         if self.first and self.job.facts.spec.plans_at_lease and isinstance(self.job, js.Active):
-            one_time, slots = self.job.facts.spec.is_one_time, self._slots()
-            after = slots.once(self.cursor, self.at) if one_time else slots.first_after(self.cursor)
-            self._plan(after)
+            slots = self._slots()
+            one_time = self.job.facts.spec.is_one_time
+            self._plan(
+                slots.once(self.cursor, self.at)
+                if one_time
+                else backlog.after_lease(slots, self.cursor, self.at, self.owed)
+            )
         return self._decision()
+
+    def _supersede(self) -> None:
+        """§7, cancel_other: what is in flight ends where a newer occurrence starts."""
+        if not self.first or self.job.facts.spec.overlap != je.CANCEL_OTHER:
+            return
+        self.read += self.begun
+        for other in self.begun:
+            facts = other.facts
+            cancelled = e.Cancelled(
+                self.at,
+                facts.job_id,
+                facts.tenant_id,
+                facts.nominal,
+                e.SUPERSEDED,
+                facts.attempt,
+                facts.kind,
+                facts.due_at,
+            )
+            self.draft.on_run(facts.run_id, other, cancelled)
 
     def _misfire(self) -> Decision:
-        """§7, late lease, `latest` and `skip`: the newest passed slot inside the window fires."""
-        spec, own = self.job.facts.spec, self.run.facts.nominal
+        """§7, late lease: the policy says which of the missed slots fires, if any.
+
+        Planned and leased in one append: in two steps a system that stays late would never fire.
+        """
+        facts, slots = self.run.facts, self._slots()
         blocked = self._is_blocked()
         cause = "overlap_limit" if blocked else "outage"
-        # A command may have settled slots after this one: those have their verdict.
-        newest = self._slots().newest_due(self.at)
-        newest = own if newest is None or newest <= self.cursor else newest
-        window = chain.window_ms(spec)
-        inside = not window or self.at - newest <= window
-        if spec.misfire == je.NONE or blocked or not inside:
-            return self._skip(e.EXPIRED if self._is_expired() else e.MISFIRE, cause)
-        if newest == own:
+        late = backlog.Late(facts.nominal, self.at, self.cursor, cause, fires=not blocked)
+        choice = backlog.choose(slots, late, self.owed)
+        if choice.fires is None:
+            self._skip_own(e.EXPIRED if self._is_expired() else e.MISFIRE, cause)
+            self._plan(chain.with_passed(slots.first_after(choice.cursor), choice.passed))
+            return self._decision()
+        if choice.fires == facts.nominal and not choice.passed and choice.rest is None:
             return self._grant()
-        self._skip_own(e.MISFIRE, cause)
-        self._switch_to(newest, cause)
+        self._supersede()
+        due_at = facts.due_at
+        if choice.fires != facts.nominal:
+            self._skip_own(e.MISFIRE, cause)
+            due_at = slots.due(choice.fires)
+        link = chain.Link(choice.fires, due_at, choice.passed, choice.rest)
+        self._switch_to(link, choice)
         return self._decision()
 
-    def _switch_to(self, newest: int, cause: str) -> None:
-        """Plan and lease in one append: in two steps a system that stays late would never fire."""
-        slots = self._slots()
-        gone = chain.ranges(slots.plan, ((self.cursor, newest - 1, e.MISFIRE),), cause)
-        link = chain.Link(newest, slots.due(newest), gone)
-        planned = scheduled(self.job, link, self.cursor, self.at)
-        self._lease(stream_of(self.job, newest), None, planned)
-        self.cursor = newest
+    def _switch_to(self, link: chain.Link, choice: backlog.Choice) -> None:
+        """Plan a link and lease it; the frontier itself is planned again with what follows it."""
+        facts, slots = self.run.facts, self._slots()
+        if link.nominal == facts.nominal:
+            planned = again(self.job, facts, link.due_at, self.at, cause="catch_up")
+            planned = msgspec.structs.replace(
+                planned, after=self.cursor, passed=link.passed, catch_up=link.catch_up
+            )
+            self._lease(facts.run_id, self.run, planned)
+        else:
+            planned = scheduled(self.job, link, self.cursor, self.at)
+            self._lease(stream_of(self.job, link.nominal), None, planned)
+        self.cursor = choice.cursor
         if self.job.facts.spec.plans_at_lease:
-            self._plan(slots.first_after(newest))
+            self._plan(backlog.after_lease(slots, self.cursor, self.at, choice.rest))
 
-    def _skip(self, verdict: str, cause: str) -> Decision:
-        """The occurrence does not fire; its chain goes on with the first slot after now."""
-        self._skip_own(verdict, cause)
-        if self.run.facts.is_link:
-            since = chain.running_since(self.job, self.beside)
-            link = next_link(self.job, self.cursor, since or self.at, self.at)
-            self._plan(chain.with_cause(link, cause))
+    def _overlap(self) -> Decision:
+        """The occurrence does not fire, another run is in its way; the chain goes on after now."""
+        self._skip_own(e.OVERLAP, "")
+        since = chain.running_since(self.job, self.beside) or self.at
+        slots = self._slots()
+        if self.job.facts.spec.is_one_time:
+            self._plan(slots.once(self.cursor, self.at))
+        else:
+            self._plan(backlog.after_skip(slots, self.cursor, (since, self.at), self.owed))
         return self._decision()
 
     def _expire(self) -> Decision:
         """§5: not begun is skipped, begun is dead."""
         facts = self.run.facts
         if not facts.begun:
-            return self._skip(e.EXPIRED, "max_lateness")
+            self._skip_own(e.EXPIRED, "max_lateness")
+            if facts.is_link:
+                self._plan(self._after_expiry())
+            return self._decision()
         of = e.Occurrence(
             facts.job_id, facts.tenant_id, facts.kind, facts.nominal, facts.due_at, facts.attempt
         )
         self.draft.on_run(facts.run_id, self.run, e.Completed(self.at, e.DEAD, e.EXPIRED, of))
         if plans_at_end(self.job, facts, alone=chain.is_alone(self.run, self.beside)):
-            self._plan(next_link(self.job, self.cursor, facts.first_leased_at, self.at))
+            times = facts.first_leased_at, self.at
+            self._plan(next_link(self.job, self.cursor, times, self.owed))
         return self._decision()
+
+    def _after_expiry(self) -> chain.Link | chain.End:
+        slots = self._slots()
+        if self.job.facts.spec.is_one_time:
+            return slots.once(self.cursor, self.at)
+        return backlog.after_expiry(slots, self.cursor, self.at, self.owed)
 
     def park(self, error: str) -> Decision | None:
         """A schedule that cannot answer: the run goes on, nothing follows it, the job is paused."""
         if self._is_blocked():
             return None
         facts = self.run.facts
+        self._supersede()
         self._lease(facts.run_id, self.run)
         for other in self.beside:
             if isinstance(other, s.Ready):
@@ -214,5 +268,6 @@ class _Lease:
 
     def _decision(self, *read: s.OpenRun) -> Decision:
         facts = self.run.facts
-        alone = BegunBeside(facts.job_id, facts.run_id, self.begun)
-        return self.draft.decision((self.run, *read), beside=(alone,), not_before=facts.due_at)
+        alone = BegunBeside(facts.job_id, facts.run_id, len(self.begun))
+        read = (self.run, *self.read, *read)
+        return self.draft.decision(read, beside=(alone,), not_before=facts.due_at)

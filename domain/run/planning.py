@@ -25,6 +25,7 @@ def scheduled(job: js.JobState, link: Link, after: int, at: int) -> e.Scheduled:
         head.payload_version,
         after,
         passed=link.passed,
+        catch_up=link.catch_up,
     )
 
 

@@ -166,10 +166,12 @@ def _second(
 def _ended(job: js.JobState, run: s.OpenRun, own: Slice, at: int, *, alone: bool) -> Decision:
     """§7, "at the end of run k": its slice, and the next link where this end plans it."""
     guards, head = _guards(job, run), job.facts
-    cursor = max(head.cursor, run.facts.nominal)
+    cursor, owed = max(head.cursor, run.facts.nominal), run.facts.catch_up
+    if owed is not None:
+        cursor, owed = max(cursor, owed.cursor), chain.owed_after(job, run.facts)
     if not plans_at_end(job, run.facts, alone=alone):
         return Decision(head.job_id, guards, (own,))
-    link = next_link(job, cursor, run.facts.first_leased_at, at)
+    link = next_link(job, cursor, (run.facts.first_leased_at, at), owed)
     if isinstance(link, chain.Link):
         return Decision(head.job_id, guards, (own, first_of(job, link, cursor, at)))
     if head.spec.is_one_time:
@@ -189,13 +191,17 @@ def plans_at_end(job: js.JobState, facts: s.Facts, *, alone: bool) -> bool:
 
 
 def next_link(
-    job: js.JobState, cursor: int, first_leased: int, ended: int
+    job: js.JobState, cursor: int, times: tuple[int, int], owed: e.CatchUp | None = None
 ) -> chain.Link | chain.End:
-    """Return the link after a run; the occurrence of a one-time job never passes."""
+    """Return the link after a run (`times`: first lease, end) that has `owed` missed slots left.
+
+    The occurrence of a one-time job never passes.
+    """
     slots = chain.Chain(job.facts.job_id, job.facts.spec)
+    first_leased, ended = times
     if job.facts.spec.is_one_time:
         return slots.once(cursor, ended)
-    return slots.after_end(cursor, first_leased, ended)
+    return slots.after_end(cursor, first_leased, ended, owed)
 
 
 def _guards(job: js.JobState, run: s.OpenRun) -> tuple[Guard, ...]:

@@ -44,7 +44,7 @@ DUE_COLUMNS: Final = (
     ("until", "int8"),
     ("catch_start", "int8"),
     ("catch_end", "int8"),
-    ("catch_left", "int8"),
+    ("catch_cursor", "int8"),
 )
 """The columns of `due_index` that a DueRow has, in its order, with their types."""
 assert tuple(name for name, _ in DUE_COLUMNS) == DueRow.__struct_fields__
@@ -54,7 +54,7 @@ NONE: Final = {
     "nonce": r"'\x0000000000000000'::bytea",
     "catch_start": "0::int8",
     "catch_end": "0::int8",
-    "catch_left": "0::int8",
+    "catch_cursor": "0::int8",
 }
 """Nullable columns, and what is sent for a null; a nonce has eight bytes."""
 

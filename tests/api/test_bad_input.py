@@ -137,12 +137,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "/idempotency_key_template",
     ),
     "an unknown overlap": (changed(overlap="sometimes"), "/overlap"),
-    "overlap not supported yet": (changed(overlap="buffer_one"), "/overlap"),
     "overlap that is a list": (changed(overlap=["skip"]), "/overlap"),
     "overlap said twice": (changed(overlap="skip", allow_overlap=True), "/allow_overlap"),
-    "misfire not supported yet": (changed(misfire="all"), "/misfire"),
     "an unknown misfire": (changed(misfire="most"), "/misfire"),
     "misfire that is a list": (changed(misfire=["skip"]), "/misfire"),
+    "a buffer beyond its bound": (
+        changed(overlap="buffer_all", overlap_limit=1001),
+        "/overlap_limit",
+    ),
     "a window without catch-up": (
         changed(misfire="skip", catch_up_window_s=60),
         "/catch_up_window_s",

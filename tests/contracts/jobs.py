@@ -9,7 +9,7 @@ from commandside.ports import Granted, Want
 from domain.envelope import Command, Decision, Slice
 from domain.ids import SLOT, run_id
 from domain.job import decide as job
-from domain.job.events import SKIP, JobSpec
+from domain.job.events import LATEST, SKIP, JobSpec
 from domain.job.state import JobState
 from domain.retry import ONE_TIME_DEFAULT
 from domain.run.decide import Result, report
@@ -31,12 +31,13 @@ def job_id(shard: int, shards: int) -> bytes:
     return shard.to_bytes(4, "big") + bytes(4) + next(_numbers).to_bytes(8, "big")
 
 
-def spec(
+def spec(  # noqa: PLR0913 - what tests differ in
     schedule: ScheduleSpec,
     *,
     payload: bytes = b"body",
     overlap: int = SKIP,
     overlap_limit: int = 1,
+    misfire: int = LATEST,
     max_lateness_ms: int = 0,
 ) -> JobSpec:
     """Return the spec of a job that calls a target which nobody runs."""
@@ -49,6 +50,7 @@ def spec(
         payload,
         overlap=overlap,
         overlap_limit=overlap_limit,
+        misfire=misfire,
         max_lateness_ms=max_lateness_ms,
     )
 

@@ -278,6 +278,14 @@ class Desk:
         assert self.now >= run.until
         return self.report(run, LOST)
 
+    def lease_when_due(self) -> rs.InFlight:
+        """Lease the one open run at its due instant."""
+        run = self.only()
+        self.now = max(self.now, run.facts.due_at)
+        leased = self.lease(run)
+        assert leased is not None
+        return leased
+
     def fire(self, result: Result = OK) -> rs.InFlight:
         """Lease the frontier and report its result; the clock goes to its due instant if early."""
         run = self.frontier()

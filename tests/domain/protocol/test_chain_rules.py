@@ -2,7 +2,7 @@
 
 import pytest
 
-from domain import chain
+from domain import slots
 from domain.chain import Chain
 from domain.instant import LAST
 from domain.job import events as je
@@ -323,7 +323,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ScheduleBreach("slot 1 is not after 2")
 
     monkeypatch.setattr(Chain, "first_after", raises)
-    monkeypatch.setattr(Chain, "after_end", lambda chain, _from, _first, end: raises(chain, end))
+    monkeypatch.setattr(Chain, "after_end", lambda chain, *times: raises(chain, times[2]))
 
 
 def test_a_report_commits_though_the_schedule_cannot_answer(
@@ -373,7 +373,7 @@ def gone(monkeypatch: pytest.MonkeyPatch) -> None:
             raise ScheduleBreach("the zone is gone")
         return plan(schedule)
 
-    monkeypatch.setattr(chain, "plan", some)
+    monkeypatch.setattr(slots, "plan", some)
 
 
 def test_a_job_whose_schedule_is_gone_can_be_cancelled(request: pytest.FixtureRequest) -> None:

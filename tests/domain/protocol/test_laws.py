@@ -46,9 +46,12 @@ RESULTS: Final = st.sampled_from((OK, OK, OK, FAILED, FAILED, ABANDONED, GONE))
 recurring = st.builds(
     spec,
     st.sampled_from(SCHEDULES),
-    overlap=st.sampled_from((je.SKIP, je.SKIP, je.ALLOW)),
+    overlap=st.sampled_from(
+        (je.SKIP, je.SKIP, je.ALLOW, je.BUFFER_ONE, je.BUFFER_ALL, je.CANCEL_OTHER)
+    ),
     overlap_limit=st.sampled_from((1, 2, 3)),
-    misfire=st.sampled_from((je.LATEST, je.LATEST, je.NONE)),
+    misfire=st.sampled_from((je.LATEST, je.LATEST, je.ALL, je.ALL, je.NONE)),
+    catch_up_window_ms=st.sampled_from((0, 0, 5 * MINUTE)),
     max_lateness_ms=st.sampled_from((0, 0, 0, 90 * SECOND)),
     jitter_ms=st.sampled_from((0, 0, 20 * SECOND)),
     payload=st.sampled_from((b"one", b"two")),
@@ -68,7 +71,7 @@ class JobMachine(RuleBasedStateMachine):
         self.judged = 0
         self.cursor = 0
         self.plain = True
-        """Verdicts can be held against `owed`: never allow, no jitter."""
+        """Verdicts can be held against `owed`: at most one run at a time, no jitter."""
 
     def advance(self, until: int) -> None:
         job = self.desk.job
@@ -99,7 +102,7 @@ class JobMachine(RuleBasedStateMachine):
         self.desk.define(new)
 
     def note(self, new: je.JobSpec) -> None:
-        self.plain &= new.overlap == je.SKIP and new.jitter_ms == 0
+        self.plain &= new.overlap in (je.SKIP, je.BUFFER_ONE) and new.jitter_ms == 0
 
     @precondition(lambda self: isinstance(self.desk.job, js.Cancelled))
     @rule(new=recurring)
@@ -128,7 +131,7 @@ class JobMachine(RuleBasedStateMachine):
     def resume(self) -> None:
         self.desk.resume()
 
-    @rule(rare=st.integers(0, 3))
+    @rule(rare=st.integers(0, 5))
     def cancel(self, rare: int) -> None:
         assume(rare == 0)
         self.desk.cancel()
@@ -143,6 +146,24 @@ class JobMachine(RuleBasedStateMachine):
     def lease(self, data: st.DataObject) -> None:
         run = data.draw(st.sampled_from(sorted(self.desk.due.values(), key=_by_id)))
         self.leased(self.desk.lease(run))
+
+    @precondition(lambda self: self.desk.due)
+    @rule(late=STEPS, long=STEPS, result=RESULTS, turns=st.integers(1, 4))
+    def take_turns(self, late: int, long: int, result: object, turns: int) -> None:
+        """Lease what is due first, some time late, and report it some time later."""
+        assert isinstance(result, type(OK))
+        for _ in range(turns):
+            ready = [r for r in self.desk.due.values() if isinstance(r, rs.Ready)]
+            if not ready:
+                return
+            run = min(ready, key=lambda r: (r.facts.due_at, r.facts.run_id))
+            self.advance(min(max(self.desk.now, run.facts.due_at + late), LAST))
+            leased = self.desk.lease(run)
+            self.leased(leased)
+            if leased is not None:
+                self.advance(min(self.desk.now + long, LAST))
+                self.desk.report(leased, result)
+            self.no_slot_has_two_verdicts()
 
     def leased(self, run: rs.InFlight | None) -> None:
         if run is None:
@@ -245,7 +266,8 @@ class JobMachine(RuleBasedStateMachine):
             assert p.count is None or p.count == len(covered)
             assert p.first in self.owed, "a verdict for a slot that was not in force"
             if self.plain:
-                assert {_true_verdict(*self.owed[slot]) for slot in covered} == {p.verdict}
+                said = re.MISFIRE if p.verdict == re.EXPIRED else p.verdict
+                assert {_true_verdict(*self.owed[slot]) for slot in covered} == {said}
         self.judged = len(ranges)
         ended = self.ended_slots()
         for slot in self.owed:

@@ -6,6 +6,7 @@ from infra.memory.clock import VirtualClock
 from infra.memory.fire_log import MemoryFireLog
 from infra.memory.log import MemoryLog
 from tests.contracts.fire_log import FireLogContract
+from tests.contracts.policies import PoliciesContract
 
 START: int = 1_800_000_000_000
 
@@ -22,6 +23,12 @@ class Virtual:
 
 
 class TestMemoryFireLog(FireLogContract):
+    @pytest.fixture
+    def bench(self) -> Virtual:
+        return Virtual()
+
+
+class TestMemoryPolicies(PoliciesContract):
     @pytest.fixture
     def bench(self) -> Virtual:
         return Virtual()

@@ -7,6 +7,7 @@ import pytest
 
 from infra.postgres.fire_log import PostgresFireLog
 from tests.contracts.fire_log import FireLogContract
+from tests.contracts.policies import PoliciesContract
 from tests.engines.databases import Databases
 
 WAIT_S = 0.05
@@ -36,3 +37,7 @@ def bench(databases: Databases) -> Iterator[PostgresBench]:
 
 class TestPostgresFireLog(FireLogContract):
     """Jobs and sessions of one test are not those of another: they share the database."""
+
+
+class TestPostgresPolicies(PoliciesContract):
+    """As above."""

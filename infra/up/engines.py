@@ -4,17 +4,21 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import Final
 
-from psycopg.conninfo import make_conninfo
-
 from infra.embedded import broker, history, postgres
 from infra.embedded.loopback import HOST
+from infra.ids import new_secret
 from infra.kafka.options import EMBEDDED_SESSION_TIMEOUT_MS
 from infra.postgres.connection import connect
 from infra.settings import Settings, replaced
 from infra.up.keeper import Keeper
 from infra.up.ports import free_port
+from infra.up.running import write_privately
 
 POSTGRES, BROKER, HISTORY = "postgres", "broker", "history"
+HISTORY_KEY: Final = "history.key"
+"""In the data folder, for the owner only: what the history engine asks of its clients."""
+USER: Final = "default"
+"""ClickHouse's name for the one user that there is."""
 STOP_TIMEOUT_S: Final = 45.0
 """Above the longest stop of an engine, which ends in a kill."""
 START_TIMEOUT_S: Final = 120.0
@@ -47,13 +51,7 @@ class Engines:
                 session_timeout_ms=EMBEDDED_SESSION_TIMEOUT_MS,
             )
         if not settings.clickhouse.url:
-            port = free_port(HOST, settings.clickhouse.port, history.PORT_SETTING)
-            process = history.EmbeddedHistory(
-                history.HistoryOptions(data_dir=folder / HISTORY, port=port)
-            )
-            self.keepers[HISTORY] = Keeper(HISTORY, process, say)
-            address = f"http://{process.address}"
-            self.settings = replaced(self.settings, "clickhouse", url=address)
+            self._keep_history(say)
 
     def start(self) -> None:
         """Begin to start all of them, side by side."""
@@ -86,8 +84,8 @@ class Engines:
 
     def ports(self) -> list[int]:
         """Return the ports that they listen on."""
-        engines = (keeper.engine for keeper in self.keepers.values())
-        return [int(engine.address.rpartition(":")[2]) for engine in engines]
+        addresses = [k.engine.address for name, k in self.keepers.items() if name != POSTGRES]
+        return [int(address.rpartition(":")[2]) for address in addresses]
 
     def versions(self) -> dict[str, str]:
         """Return the engines' versions; those of engines elsewhere are their own business."""
@@ -101,19 +99,26 @@ class Engines:
         return found
 
     def _keep_postgres(self, say: Callable[[str], None]) -> None:
-        chosen = self.settings.postgres
         options = postgres.PostgresOptions(
             data_dir=self.settings.data_dir / POSTGRES,
-            port=free_port(HOST, chosen.port, postgres.PORT_SETTING),
-            shared_buffers_mb=chosen.shared_buffers_mb,
+            shared_buffers_mb=self.settings.postgres.shared_buffers_mb,
         )
         engine = postgres.EmbeddedPostgres(options)
         self.keepers[POSTGRES] = Keeper(POSTGRES, engine, say, hurried_stop=engine.stop_immediately)
-        # By the socket, and quoted: a folder may have a blank in its name.
-        url = make_conninfo(
-            host=str(engine.socket_dir),
-            port=engine.port,
-            user=postgres.USER,
-            dbname=postgres.DATABASE,
+        self.settings = replaced(self.settings, "postgres", url=engine.conninfo)
+
+    def _keep_history(self, say: Callable[[str], None]) -> None:
+        """Ask for a password: any user of this machine could connect to a port."""
+        folder = self.settings.data_dir
+        password, password_file = new_secret().hex(), folder / HISTORY_KEY
+        folder.mkdir(parents=True, exist_ok=True)
+        write_privately(password_file, password.encode())
+        port = free_port(HOST, self.settings.clickhouse.port, history.PORT_SETTING)
+        engine = history.EmbeddedHistory(
+            history.HistoryOptions(
+                data_dir=folder / HISTORY, port=port, password_file=password_file
+            )
         )
-        self.settings = replaced(self.settings, "postgres", url=url)
+        self.keepers[HISTORY] = Keeper(HISTORY, engine, say)
+        url = f"http://{USER}:{password}@{engine.address}"
+        self.settings = replaced(self.settings, "clickhouse", url=url)

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
@@ -30,9 +29,8 @@ def small(folder: Path) -> PostgresOptions:
     return PostgresOptions(data_dir=folder, shared_buffers_mb=32)
 
 
-@pytest.mark.parametrize("way", ["conninfo", "conninfo_tcp"])
-def test_it_answers_by_socket_and_by_tcp(postgres: EmbeddedPostgres, way: str) -> None:
-    assert query(getattr(postgres, way), "select current_database()") == [("tocsin",)]
+def test_it_answers_by_its_socket(postgres: EmbeddedPostgres) -> None:
+    assert query(postgres.conninfo, "select current_database()") == [("tocsin",)]
 
 
 def test_it_is_version_18_and_durable(postgres: EmbeddedPostgres) -> None:
@@ -48,8 +46,18 @@ def test_durability_cannot_be_altered_by_the_server_itself(postgres: EmbeddedPos
     assert query(postgres.conninfo, "show synchronous_commit") == [("on",)]
 
 
-def test_only_loopback_is_listened_on(postgres: EmbeddedPostgres) -> None:
-    assert query(postgres.conninfo, "show listen_addresses") == [("127.0.0.1",)]
+def test_no_port_is_listened_on(postgres: EmbeddedPostgres) -> None:
+    assert query(postgres.conninfo, "show listen_addresses") == [("",)]
+    own = {f"socket:[{number}]" for number in listening()}
+    files = Path(f"/proc/{postgres.pid}/fd").iterdir()
+    assert not own & {str(file.readlink()) for file in files}
+
+
+def listening() -> set[str]:
+    """Return the numbers of the sockets of this machine that listen on a port."""
+    tables = [Path(f"/proc/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
+    rows = [line.split() for table in tables for line in table]
+    return {row[9] for row in rows if row[3] == "0A"}
 
 
 def test_its_files_and_socket_are_closed_to_others(postgres: EmbeddedPostgres) -> None:
@@ -102,21 +110,16 @@ def test_a_stopped_one_leaves_no_process(postgres_folder: Path) -> None:
     assert [pid for pid in pids if processes.start_ticks(pid) is not None] == []
 
 
-def test_a_taken_port_is_one_line_naming_port_and_setting(postgres_folder: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as holder:
-        port = holder.getsockname()[1]
-        options = PostgresOptions(data_dir=postgres_folder, port=port)
-        with pytest.raises(EngineError) as caught:
-            EmbeddedPostgres(options).start()
-    text = str(caught.value)
-    assert (str(port) in text, "postgres.port" in text, "\n" in text) == (True, True, False)
-
-
-def test_the_asked_for_port_is_used(postgres_folder: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as holder:
-        port = holder.getsockname()[1]
-    with EmbeddedPostgres(PostgresOptions(data_dir=postgres_folder, port=port)) as engine:
-        assert engine.address == f"127.0.0.1:{port}"
+def test_a_socket_of_a_killed_one_whose_number_is_another_programs_is_no_obstacle(
+    postgres_folder: Path,
+) -> None:
+    engine = EmbeddedPostgres(small(postgres_folder)).start()
+    lock = engine.socket_dir / ".s.PGSQL.5432.lock"
+    lines = lock.read_text().splitlines()
+    engine.kill()
+    lock.write_text("\n".join([str(os.getppid()), *lines[1:], ""]))
+    with engine:
+        assert query(engine.conninfo, "select 1") == [(1,)]
 
 
 def test_a_folder_in_use_is_refused(postgres: EmbeddedPostgres) -> None:

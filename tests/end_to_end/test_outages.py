@@ -15,7 +15,6 @@ from infra.embedded.history import EmbeddedHistory
 from infra.embedded.postgres import EmbeddedPostgres, PostgresOptions
 from infra.embedded.processes import wait_until
 from infra.kafka.options import EMBEDDED_SESSION_TIMEOUT_MS
-from infra.up.ports import free_port
 from tests.end_to_end.cell import Cell, Engines, opened
 from tests.end_to_end.receiver import Receiver, keys_of_runs
 from tests.engines.databases import Databases
@@ -53,9 +52,7 @@ def job(receiver: Receiver, due_ms: int) -> dict[str, Any]:
 @pytest.fixture
 def lonely(history: EmbeddedHistory, tmp_path: Path) -> Iterator[Lonely]:
     with ExitStack() as stack:
-        # A port that stays: what is started again must be found where it was.
-        port = free_port("127.0.0.1", 0, "postgres.port")
-        options = PostgresOptions(data_dir=tmp_path / "pg", shared_buffers_mb=64, port=port)
+        options = PostgresOptions(data_dir=tmp_path / "pg", shared_buffers_mb=64)
         postgres = stack.enter_context(EmbeddedPostgres(options))
         broker = stack.enter_context(EmbeddedBroker(BrokerOptions(data_dir=tmp_path / "broker")))
         engines = Engines(

@@ -5,6 +5,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -58,6 +59,14 @@ def test_readiness_names_every_part_and_every_engine(up: Up) -> None:
     assert shown["ready"] is True
     assert set(shown["parts"]) == {"api", "scheduler", "dispatcher", "projector"}
     assert shown["engines"] == {"postgres": True, "broker": True, "history": True}
+
+
+def test_the_history_is_not_for_other_users_of_the_machine(up: Up) -> None:
+    told = urlsplit(up.ready["clickhouse"])
+    address = f"http://{told.hostname}:{told.port}/?query=select+1"
+    assert httpx.get(address, timeout=5).status_code == 403
+    assert told.password
+    assert httpx.get(address, auth=("default", told.password), timeout=5).text == "1\n"
 
 
 def test_the_figures_of_all_roles_are_one_valid_exposition(up: Up) -> None:

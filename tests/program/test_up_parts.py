@@ -6,6 +6,7 @@ import socket
 import stat
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -17,6 +18,7 @@ from infra.up import running
 from infra.up.backoff import FIRST_US, MAX_US, STEADY_US, Backoff
 from infra.up.console import Console
 from infra.up.demo import fire_line
+from infra.up.engines import HISTORY_KEY, Engines
 from infra.up.exposition import merged
 from infra.up.ports import free_port, shown_host
 from infra.up.running import CLICKHOUSE, KAFKA, POSTGRES, NotRunning, Running, attached
@@ -110,6 +112,19 @@ def test_where_the_engines_are_is_for_the_owner_only(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / running.FILE).stat().st_mode) == 0o600
 
 
+def test_what_the_embedded_engines_hold_is_for_the_owner_only(tmp_path: Path) -> None:
+    settings = replaced(Settings(), "data", dir=str(tmp_path / "data"))
+    engines = Engines(replaced(settings, "api", port=0, ops_port=0), lambda _: None)
+    password = (tmp_path / "data" / HISTORY_KEY).read_text()
+    mode = stat.S_IMODE((tmp_path / "data" / HISTORY_KEY).stat().st_mode)
+    assert (len(password), mode) == (64, 0o600)
+    address = urlsplit(engines.settings.clickhouse.url)
+    assert (address.username, address.password) == ("default", password)
+    assert "/postgres/run" in engines.settings.postgres.url or "tocsin-" in (
+        engines.settings.postgres.url
+    )
+
+
 def test_no_role_calls_the_listeners_of_its_own_up(tmp_path: Path) -> None:
     settings = replaced(Settings(), "data", dir=str(tmp_path))
     settings = replaced(settings, "api", port=0, ops_port=0)
@@ -118,10 +133,9 @@ def test_no_role_calls_the_listeners_of_its_own_up(tmp_path: Path) -> None:
         supervisor = Supervisor(settings, stop, lambda _: None)
         with closing(supervisor.ops):
             own = {9_000, supervisor.ops.port}
-            addresses = [keeper.engine.address for keeper in supervisor.engines.keepers.values()]
-            own |= {int(address.rpartition(":")[2]) for address in addresses}
+            own |= set(supervisor.engines.ports())
             own |= {process.options.ops_port for process in supervisor.roles.processes}
-            assert len(own) == 9
+            assert len(own) == 8
             for process in supervisor.roles.processes:
                 told = load(environment=process.options.environment)
                 assert set(told.targets.closed_ports) == own

@@ -34,6 +34,13 @@ class ApiKey(msgspec.Struct, frozen=True, gc=False):
     secret: bytes
 
 
+class Shown(msgspec.Struct, frozen=True, gc=False):
+    """A key as it is compared: what `secret_hash` makes of its secret."""
+
+    kid: str
+    secret_hash: bytes
+
+
 class KeyRecord(msgspec.Struct, frozen=True, gc=False):
     """A key as it is stored. `expires_at` and `revoked_at` are ms, 0 for never."""
 
@@ -74,10 +81,15 @@ def secret_hash(pepper: bytes, secret: bytes) -> bytes:
     return hmac.digest(pepper, secret, "sha256")
 
 
-def admit(key: ApiKey, record: KeyRecord | None, pepper: bytes, at: int) -> Caller | None:
+def shown(key: ApiKey, pepper: bytes) -> Shown:
+    """Return what is compared of a key."""
+    return Shown(key.kid, secret_hash(pepper, key.secret))
+
+
+def admit(key: Shown, record: KeyRecord | None, at: int) -> Caller | None:
     """Return who the key stands for at `at`; an unknown key takes as long as a wrong secret."""
     stored = _NOBODY if record is None else record.secret_hash
-    same = hmac.compare_digest(stored, secret_hash(pepper, key.secret))
+    same = hmac.compare_digest(stored, key.secret_hash)
     if record is None or not same or record.kid != key.kid:
         return None
     if record.revoked_at or (record.expires_at and record.expires_at <= at):

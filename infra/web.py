@@ -15,6 +15,7 @@ from litestar.datastructures import State
 from litestar.enums import ScopeType
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
+from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 import commandside.api.routes
@@ -102,10 +103,11 @@ def build_app(
     async def openapi() -> Response[bytes]:
         return Response(page, media_type="application/json")
 
+    door = _Door(KeyRing(ports.keys, pepper(ports.secret), ports.now))
     app = Litestar(
         [*routes, openapi],
         # Not a guard: those get a copy of the route, which costs a tenth of a request.
-        before_request=_Door(KeyRing(ports.keys, pepper(ports.secret), ports.now)).admit,
+        before_request=door.admit,
         exception_handlers={Exception: _problem},
         openapi_config=None,
         logging_config=None,
@@ -114,7 +116,7 @@ def build_app(
         # Bodies are bounded where they are read, batches line by line.
         request_max_body_size=None,
     )
-    return _numbered(app, ports.new_id)
+    return _numbered(_shortened(app, routes, door), ports.new_id)
 
 
 class _Door:
@@ -185,8 +187,12 @@ def _problem(request: Request[Any, Any, State], error: Exception) -> Response[by
     headers = problem.headers
     if problem.code == "method" and isinstance(error, HTTPException):
         headers |= {name.lower(): value for name, value in (error.headers or {}).items()}
-    body = problem.body(request.scope["state"].get("request_id", ""))
-    return Response(_ENCODE(body), status_code=problem.status, headers=headers, media_type=_JSON)
+    body = _said(problem, request.scope)
+    return Response(body, status_code=problem.status, headers=headers, media_type=_JSON)
+
+
+def _said(problem: Problem, scope: Scope) -> bytes:
+    return _ENCODE(problem.body(scope["state"].get("request_id", "")))
 
 
 def _as_problem(error: Exception) -> Problem:
@@ -204,6 +210,38 @@ def _as_problem(error: Exception) -> Problem:
 def _report(error: BaseException) -> None:
     """Show a bug to who runs the process."""
     traceback.print_exception(error, file=sys.stderr)
+
+
+def _shortened(app: ASGIApp, routes: Sequence[HTTPRouteHandler], door: _Door) -> ASGIApp:
+    """Answer the routes that are `opt["hot"]` without the framework's router, a tenth of a request.
+
+    Their paths have no parameters, and their handlers take the request alone; they stay routes of
+    `app` too, which answers other methods and describes them.
+    """
+    hot = {path: route for route in routes if route.opt.get("hot") for path in route.paths}
+
+    async def shortened(scope: Scope, receive: Receive, send: Send) -> None:
+        hit = scope["type"] == ScopeType.HTTP and scope["method"] == "POST"
+        route = hot.get(scope["path"]) if hit else None
+        if route is None:
+            await app(scope, receive, send)
+            return
+        scope["route_handler"] = route
+        request: Request[Any, Any, State] = Request(scope, receive, send)
+        try:
+            await door.admit(request)
+            answer: ASGIApp = await route.fn(request)
+        except Exception as error:  # noqa: BLE001 - every error is answered
+            problem = _as_problem(error)
+            answer = ASGIResponse(
+                body=_said(problem, scope),
+                status_code=problem.status,
+                headers=problem.headers,
+                media_type=_JSON,
+            )
+        await answer(scope, receive, send)
+
+    return shortened
 
 
 def _numbered(app: ASGIApp, new_id: NewId) -> ASGIApp:

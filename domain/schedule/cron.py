@@ -12,9 +12,10 @@ from croniter import CroniterError, croniter
 from domain.schedule.dialects import sentences
 from domain.schedule.dialects.grammar import GRAMMARS
 from domain.schedule.dialects.reading import read_fields
+from domain.schedule.dialects.systemd import read_calendar_event
 from domain.schedule.fields import Fields, Wrong
 
-DIALECTS: Final = tuple(GRAMMARS)
+DIALECTS: Final = (*GRAMMARS, "systemd")
 """The names that can be asked for."""
 
 _CLASSIC: Final = ("vixie", "k8s", "robfig")
@@ -39,7 +40,7 @@ def parse(text: str, dialect: str = "vixie") -> Fields:
 
 def read(text: str, dialect: str = "vixie") -> Fields:
     """Read a text without asking whether it ever matches: enough for one that was parsed."""
-    return read_fields(text, dialect)
+    return read_calendar_event(text) if dialect == "systemd" else read_fields(text, dialect)
 
 
 def _ask_croniter(fields: Fields) -> None:

@@ -198,13 +198,93 @@ K8S_REFUSED = {
     "CRON_TZ=Asia/Tokyo 0 9 * * *": '"timezone": "Asia/Tokyo"',
 }
 
-ACCEPTED = {"quartz": QUARTZ, "aws": AWS, "spring": SPRING, "k8s": K8S, "robfig": K8S}
+SYSTEMD = {
+    "minutely": ("*-*-* *:*:00", "01-01T00:01:00 01-01T00:02:00"),
+    "hourly": ("*-*-* *:00:00", "01-01T01:00:00 01-01T02:00:00"),
+    "daily": ("*-*-* 00:00:00", "01-02T00:00:00 01-03T00:00:00"),
+    "Weekly": ("Mon *-*-* 00:00:00", "01-05T00:00:00 01-12T00:00:00"),
+    "monthly": ("*-*-01 00:00:00", "02-01T00:00:00 03-01T00:00:00"),
+    "quarterly": ("*-01,04,07,10-01 00:00:00", "04-01T00:00:00 07-01T00:00:00"),
+    "semi-annually": ("*-01,07-01 00:00:00", "07-01T00:00:00"),
+    "yearly": ("*-01-01 00:00:00", ""),
+    "Thu,Fri 2026-*-1,5 11:12:13": (
+        "Thu,Fri 2026-*-01,05 11:12:13",
+        "01-01T11:12:13 02-05T11:12:13",
+    ),
+    "Sat,Thu,Mon..Wed,Sat..Sun": (
+        "Mon..Thu,Sat,Sun *-*-* 00:00:00",
+        "01-03T00:00:00 01-04T00:00:00",
+    ),
+    "Sat,Thu,Mon-Wed,Sat-Sun": ("Mon..Thu,Sat,Sun *-*-* 00:00:00", "01-03T00:00:00 01-04T00:00:00"),
+    "Mon,Sun 26-*-* 2,1:23": ("Mon,Sun 2026-*-* 01..02:23:00", "01-04T01:23:00 01-04T02:23:00"),
+    "Wed *-1": ("Wed *-*-01 00:00:00", "04-01T00:00:00 07-01T00:00:00"),
+    "Wed, 17:48": ("Wed *-*-* 17:48:00", "01-07T17:48:00 01-14T17:48:00"),
+    "Mon, Tue 10:00": ("Mon,Tue *-*-* 10:00:00", "01-05T10:00:00 01-06T10:00:00"),
+    "monday *-12-* 17:00": ("Mon *-12-* 17:00:00", "12-07T17:00:00 12-14T17:00:00"),
+    "Mon,Fri *-*-3,1,2 *:30:45": ("Mon,Fri *-*-01..03 *:30:45", "01-02T00:30:45 01-02T01:30:45"),
+    "mon,fri *-1/2-1,3 12:30:45": ("Mon,Fri *-01/2-01,03 12:30:45", "05-01T12:30:45"),
+    "12,14,13,12:20,10,30": ("*-*-* 12..14:10,20,30:00", "01-01T12:10:00 01-01T12:20:00"),
+    "10-15": ("*-10-15 00:00:00", "10-15T00:00:00"),
+    "03-05 08:05:40": ("*-03-05 08:05:40", "03-05T08:05:40"),
+    "05:40": ("*-*-* 05:40:00", "01-01T05:40:00 01-02T05:40:00"),
+    "2003-03-05": ("2003-03-05 00:00:00", ""),
+    "*:2/3": ("*-*-* *:02/3:00", "01-01T00:02:00 01-01T00:05:00"),
+    "*:0/15": ("*-*-* *:00/15:00", "01-01T00:15:00 01-01T00:30:00"),
+    "9..11,13:00,30": ("*-*-* 09..11,13:00,30:00", "01-01T09:00:00 01-01T09:30:00"),
+    "*-*~1": ("*-*~01 00:00:00", "01-31T00:00:00 02-28T00:00:00"),
+    "*-*~05,3": ("*-*~03,05 00:00:00", "01-27T00:00:00 01-29T00:00:00 02-24T00:00:00"),
+    "*-*~* 03:00": ("*-*-* 03:00:00", "01-01T03:00:00 01-02T03:00:00"),
+    "*-02~03": ("*-02~03 00:00:00", "02-26T00:00:00"),
+    "Mon *-05~07/1": ("Mon *-05~07/1 00:00:00", "05-25T00:00:00"),
+    "Mon 2026-05~01..07": ("Mon 2026-05~01..07 00:00:00", "05-25T00:00:00"),
+    "*-*~07/3": ("*-*~07/3 00:00:00", "01-25T00:00:00 01-28T00:00:00 01-31T00:00:00"),
+}
+SYSTEMD_REFUSED = {
+    "": "an empty calendar event",
+    "test": "neither a weekday",
+    "7": "is no date",
+    "121212:1:2": "'121212' in hour",
+    "24:00": "hour is 0-23, not 24",
+    "*-*-32": "day is 1-31",
+    "*-13-01": "month is 1-12",
+    "2200-01-01": "year is 1970-2199",
+    "2000-03-05.23 00:00:00": "two dots",
+    "00:00:00/0.1": "whole seconds",
+    "00:00:00.5": "whole seconds",
+    "2016~11-22": "month is 1-12",
+    "*-*~5/5": "give 1 to 4",
+    "0/0:00": "give 1 to 23",
+    "*:*/15": "write 00/15",
+    "9-17:00": "9..17",
+    "22..2:00": "write 2..22, or 22..23,0..2",
+    "Fri..Mon": "write Fri,Sat,Sun,Mon",
+    "Mon..": "neither a weekday",
+    "*-*~1 UTC": '"timezone": "UTC"',
+    "daily Europe/Berlin": '"timezone": "Europe/Berlin"',
+    "17:00 2026-01-01": "not understood",
+    "5 * * * *": "not understood",
+    "1:2:3:4": "hour:minute:second",
+    "*-02-30": "never matches",
+    "Wed..Sat,Tue 12-10-15 1:2:3": "never matches",
+    "*:*:0/5": "fires 5 s apart",
+    "*:*:*": "fires 1 s apart",
+}
+
+ACCEPTED = {
+    "quartz": QUARTZ,
+    "aws": AWS,
+    "spring": SPRING,
+    "k8s": K8S,
+    "robfig": K8S,
+    "systemd": SYSTEMD,
+}
 REFUSED = {
     "quartz": QUARTZ_REFUSED,
     "aws": AWS_REFUSED,
     "spring": SPRING_REFUSED,
     "k8s": K8S_REFUSED,
     "robfig": K8S_REFUSED,
+    "systemd": SYSTEMD_REFUSED,
 }
 
 
@@ -263,7 +343,7 @@ def test_a_text_outside_its_dialect_is_refused_with_what_would_be_right(
 
 
 def test_no_dialect_is_ever_guessed() -> None:
-    for dialect in ("quartz", "aws", "spring"):
+    for dialect in ("quartz", "aws", "spring", "systemd"):
         for text in ACCEPTED[dialect]:
             if not text.startswith("@"):
                 assert isinstance(parse_cron(text, "UTC"), Refused), text
@@ -278,7 +358,7 @@ def test_an_unknown_dialect_is_refused_with_the_known_ones() -> None:
 
 @pytest.mark.parametrize("dialect", cron.DIALECTS)
 def test_seconds_are_accepted_where_the_tenant_may_have_them(dialect: str) -> None:
-    text = {"quartz": "*/5 * * * * ?", "spring": "*/5 * * * * *"}.get(dialect)
+    text = {"quartz": "*/5 * * * * ?", "spring": "*/5 * * * * *", "systemd": "*:*:0/5"}.get(dialect)
     if text is None:
         return
     spec = parse_cron(text, "UTC", dialect=dialect, min_interval_s=1)
@@ -289,7 +369,12 @@ def test_seconds_are_accepted_where_the_tenant_may_have_them(dialect: str) -> No
 
 @pytest.mark.parametrize(
     ("dialect", "text"),
-    [("quartz", "0 30 2 * * ?"), ("aws", "30 2 * * ? *"), ("spring", "0 30 2 * * *")],
+    [
+        ("quartz", "0 30 2 * * ?"),
+        ("aws", "30 2 * * ? *"),
+        ("spring", "0 30 2 * * *"),
+        ("systemd", "02:30"),
+    ],
 )
 def test_the_clock_changes_of_a_fixed_time_are_those_of_the_contract_in_every_dialect(
     dialect: str, text: str

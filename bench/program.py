@@ -82,8 +82,9 @@ def _parser() -> argparse.ArgumentParser:
     jobs.add_argument("--singles", type=int, default=SINGLES)
     rows = names.add_parser("pending", help="a hand-off pass beside many pending rows")
     rows.add_argument("--sizes", type=int, nargs="+", default=list(PENDING))
+    texts = names.add_parser("schedule", help="cron texts and slots, beside croniter and cronsim")
     names.add_parser("external", help="for a harness that compares: see bench/external.py")
-    for command in (everything, spike, steady, jobs, rows):
+    for command in (everything, spike, steady, jobs, rows, texts):
         command.add_argument("--json", type=Path, metavar="FILE", help="write the result here")
     return top
 
@@ -117,6 +118,12 @@ def _pending(words: argparse.Namespace) -> dict[str, Any]:
     return pending.measure(words.sizes)
 
 
+def _schedule(_words: argparse.Namespace) -> dict[str, Any]:
+    from bench import schedule  # noqa: PLC0415 - it needs packages that only tests have
+
+    return schedule.measure()
+
+
 def _all(words: argparse.Namespace) -> dict[str, Any]:
     def with_words(**more: Any) -> argparse.Namespace:
         return argparse.Namespace(**{**vars(words), **more})
@@ -144,4 +151,5 @@ _WORKLOADS: Final = {
     "steady": _steady,
     "define": _define,
     "pending": _pending,
+    "schedule": _schedule,
 }

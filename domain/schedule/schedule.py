@@ -45,9 +45,6 @@ TEXT_LIMIT: Final = 128
 """Characters of a schedule, as typed."""
 
 
-_WHOLE_CYCLE_FROM: Final = 4_102_444_800_000  # 2100: from here on only rules are in force
-
-
 def parse_cron(  # noqa: PLR0913 - each is a field of the define body
     schedule: str,
     timezone: str,
@@ -88,7 +85,7 @@ def _parse_cron(  # noqa: PLR0913 - the arguments are the key of the cache
             "/schedule",
             f"fires {fields.shortest_s} s apart; at least {min_interval_s} s are allowed",
         )
-    if plan(spec).next_after(0 if fields.years else _WHOLE_CYCLE_FROM) is None:
+    if walk.always_skipped(fields, zone.load(timezone), gap, fold):
         return Refused(
             "/schedule",
             f"never matches: each of its local times is skipped by the clock of {timezone}",

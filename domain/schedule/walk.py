@@ -29,6 +29,8 @@ LAST_SECOND: Final = 253_402_300_799
 
 _DAY_S: Final = 86_400
 _EPOCH_ORDINAL: Final = 719_163
+_REGULAR_FROM_MS: Final = 4_133_980_800_000  # 2101: from here on only rules are in force
+_REGULAR_S: Final = 30 * 366 * _DAY_S  # until a century year every 28 years are alike
 _MONTHS_LOOKED_AT: Final = 12 * 41  # 29 February on a given weekday can be 40 years away
 _STRETCHES_LOOKED_AT: Final = 4_096  # backstop: two calendar cycles need under 1,700
 _NEVER_S: Final = 1 << 50
@@ -223,10 +225,10 @@ class LocalPlan:
             return 0, 0
         return start + before, start + offset
 
-    def next_after(self, t: int) -> int | None:
-        """The first slot after `t`, or None if there is none up to the year 9999."""
+    def next_after(self, t: int, horizon_s: int = _HORIZON_S) -> int | None:
+        """The first slot after `t`, or None if there is none in the horizon up to the year 9999."""
         instant, shift = _fold(max(t // 1000, -1), 0)
-        limit = min(instant + _HORIZON_S, LAST_SECOND - shift) + shift
+        limit = min(instant + horizon_s, LAST_SECOND - shift) + shift
         index = self._zone.index(instant)
         low = instant + 1 + self._offsets[index]
         for _ in range(_STRETCHES_LOOKED_AT):
@@ -299,13 +301,23 @@ class YearsPlan(CronPlan):
         over = date(FIRST_YEAR + fields.years.bit_length(), 1, 3).toordinal() - _EPOCH_ORDINAL
         self._end = over * _DAY_S * 1000
 
-    def next_after(self, t: int) -> int | None:
+    def next_after(self, t: int, horizon_s: int = _HORIZON_S) -> int | None:
         """The first slot after `t`, or None if its years are over."""
-        return super().next_after(t) if t < self._end else None
+        return super().next_after(t, horizon_s) if t < self._end else None
 
     def last_until(self, t: int) -> int | None:
         """The newest slot up to `t` and since 1970, or None if there is none."""
         return super().last_until(min(t, self._end))
+
+
+def always_skipped(fields: Fields, zone: Zone, gap: str, fold: str) -> bool:
+    """Whether each local time of a parsed text lies in a gap of the zone's clock."""
+    if effective(fields, gap, fold)[0] == "next":
+        return False
+    slots = cron_plan(fields, zone, gap, fold)
+    if fields.years:
+        return slots.next_after(0) is None
+    return slots.next_after(_REGULAR_FROM_MS, _REGULAR_S) is None
 
 
 def cron_plan(fields: Fields, zone: Zone, gap: str = "", fold: str = "") -> CronPlan:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from domain.schedule.schedule import Every, Plan, Refused, parse_every, plan, warnings
 from tests.domain.schedule.instants import ms, texts
+from tests.properties.minute_walk import zone_info
 
 
 def every(
@@ -208,13 +209,11 @@ def test_days_are_where_the_calendar_has_them(
     days: int, anchor_s: int, step: int, zone: str
 ) -> None:
     """In zones of any kind the local date of step n is n · days after the anchor's."""
-    from zoneinfo import ZoneInfo
-
     anchor_s -= anchor_s % 86_400
-    start = datetime.fromtimestamp(anchor_s, UTC).astimezone(ZoneInfo(zone))
+    start = datetime.fromtimestamp(anchor_s, UTC).astimezone(zone_info(zone))
     wanted = start.replace(tzinfo=None) + timedelta(days=days * step)
-    wanted_utc = wanted.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
-    exists = wanted_utc.astimezone(ZoneInfo(zone)).replace(tzinfo=None) == wanted
+    wanted_utc = wanted.replace(tzinfo=zone_info(zone)).astimezone(UTC)
+    exists = wanted_utc.astimezone(zone_info(zone)).replace(tzinfo=None) == wanted
     found = plan(every(f"P{days}D", start.isoformat(), zone))
     at = int(wanted_utc.timestamp()) * 1000
     assert not exists or found.last_until(at) == at

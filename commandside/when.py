@@ -9,17 +9,21 @@ from typing import Any, Final
 from domain.refusal import Refused, token
 from domain.schedule import schedule as schedules
 from domain.schedule.once import read_instant
-from domain.schedule.schedule import ScheduleSpec
+from domain.schedule.schedule import OneTime, ScheduleSpec, Union
 
-KINDS: Final = ("schedule", "every", "rrule")
+KINDS: Final = ("schedule", "every", "rrule", "schedules")
 """Each names a recurring schedule; one of them is given."""
 _FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "schedule": ("timezone", "dialect", "dst"),
     "every": ("anchor", "timezone", "dst"),
     "rrule": ("anchor", "timezone", "dst"),
+    "schedules": ("timezone",),
 }
 """What may be said beside each."""
-RECURRING: Final = ("schedule", "timezone", "dialect", "dst", "every", "rrule", "anchor")
+RECURRING: Final = (*KINDS, "timezone", "dialect", "dst", "anchor")
+_PART: Final = frozenset(RECURRING) - {"schedules"}
+PARTS_MAX: Final = 8
+"""Schedules of one job. The least distance of two fires is kept within each."""
 ENDS: Final = ("starts_at", "ends_at")
 Found = ScheduleSpec | tuple[Refused, ...]
 
@@ -184,8 +188,37 @@ def _rrule(body: Mapping[str, Any], min_interval_s: int) -> Found | Refused:
     )
 
 
+def _union(body: Mapping[str, Any], min_interval_s: int) -> Found | Refused:
+    given = body["schedules"]
+    if not isinstance(given, list) or not 1 <= len(given) <= PARTS_MAX:
+        return Refused("/schedules", f"a list of 1 to {PARTS_MAX} schedules")
+    parts, wrong = [], []
+    for number, part in enumerate(given):
+        found = _part(part, body, min_interval_s)
+        if isinstance(found, tuple):
+            wrong += [Refused(f"/schedules/{number}{one.pointer}", one.detail) for one in found]
+        elif not isinstance(found, OneTime | Union):
+            parts.append(found)
+    return tuple(wrong) or Union(tuple(parts))
+
+
+def _part(part: object, body: Mapping[str, Any], min_interval_s: int) -> Found:
+    if not isinstance(part, dict):
+        return (Refused("", 'an object such as {"schedule": "0 9 * * 1-5"}'),)
+    strange = [
+        Refused(f"/{token(name[:64])}", f"unknown field; one of {', '.join(sorted(_PART))}")
+        for name in part
+        if name not in _PART
+    ]
+    if strange:
+        return tuple(strange)
+    zone = {"timezone": body["timezone"]} if "timezone" in body else {}
+    return read_recurring(zone | part, min_interval_s)
+
+
 _READERS: Final[dict[str, Callable[[Mapping[str, Any], int], Found | Refused]]] = {
     "schedule": _cron,
     "every": _every,
     "rrule": _rrule,
+    "schedules": _union,
 }

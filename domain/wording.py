@@ -9,7 +9,7 @@ from typing import Any, Final, assert_never
 from domain.instant import rfc3339
 from domain.job import events as e
 from domain.retry import RetryPolicy
-from domain.schedule.schedule import Cron, Every, OneTime, RRule, ScheduleSpec
+from domain.schedule.schedule import Cron, Every, OneTime, RRule, ScheduleSpec, Union
 from domain.target import HttpTarget
 
 REDACTED: Final = "…redacted"
@@ -51,6 +51,11 @@ def schedule(spec: ScheduleSpec) -> dict[str, Any]:
                 "timezone": spec.zone,
             }
             return shown | _dst(spec)
+        case Union():
+            parts = [schedule(part) for part in spec.parts]
+            for part in parts:
+                del part["type"]
+            return {"type": "recurring", "schedules": parts}
         case _:
             assert_never(spec)
 
@@ -71,6 +76,9 @@ def summary(spec: ScheduleSpec) -> tuple[str, str]:
             return f"every {spec.typed}", spec.zone
         case RRule():
             return spec.text, spec.zone
+        case Union():
+            texts, zones = zip(*map(summary, spec.parts), strict=True)
+            return " | ".join(texts), zones[0] if len(set(zones)) == 1 else ""
         case _:
             assert_never(spec)
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from commandside import definition as d
 from commandside import policies as p
+from commandside.when import PARTS_MAX
 from domain.idempotency import TEMPLATE_BYTES_MAX
 from domain.job.events import ALLOW, LIMITS
 from domain.retry import ATTEMPTS_MAX
@@ -86,6 +87,13 @@ _FIELDS: Final[dict[str, Any]] = {
         "instead of schedule: a rule of RFC 5545 such as FREQ=MONTHLY;BYDAY=-1FR",
         maxLength=RRULE_LIMIT,
     ),
+    "schedules": {
+        "type": "array",
+        "minItems": 1,
+        "maxItems": PARTS_MAX,
+        "items": {"type": "object", "description": "schedule, every or rrule, with its fields"},
+        "description": "instead of schedule: several in one; a slot that they share is one run",
+    },
     "anchor": _text(
         "where every and rrule begin (DTSTART), RFC 3339; default 2001-01-01 00:00 in the zone",
         maxLength=40,

@@ -14,7 +14,8 @@ from domain.schedule.fields import Wrong
 from domain.schedule.once import PAST_ALLOWED_MS, OneTimePlan, parse_one_time
 from domain.schedule.rrule import parse_rrule, rrule_plan, said_of_rrule
 from domain.schedule.slots import COUNT_LIMIT, Forward, Plan, ScheduleBreach, breach, passed
-from domain.schedule.spec import LAST_INSTANT, Cron, Every, OneTime, RRule, ScheduleSpec
+from domain.schedule.spec import LAST_INSTANT, Cron, Every, OneTime, RRule, ScheduleSpec, Union
+from domain.schedule.union import UnionPlan
 from domain.schedule.window import Window
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Refused",
     "ScheduleBreach",
     "ScheduleSpec",
+    "Union",
     "between",
     "parse_cron",
     "parse_every",
@@ -109,6 +111,8 @@ def plan(spec: ScheduleSpec) -> Plan:
     """
     if isinstance(spec, OneTime):
         return Forward(OneTimePlan(spec.run_at))
+    if isinstance(spec, Union):
+        return Forward(UnionPlan(tuple(map(plan, spec.parts))))
     try:
         if isinstance(spec, Every):
             return Forward(every_plan(spec))
@@ -130,6 +134,8 @@ def warnings(spec: ScheduleSpec, at: int) -> tuple[str, ...]:
     """What a person may not expect of this schedule, in sentences; `at` is now, in ms."""
     if isinstance(spec, OneTime):
         return ("this instant is past: it fires at once",) if spec.run_at <= at else ()
+    if isinstance(spec, Union):
+        return tuple(said for part in spec.parts for said in warnings(part, at))
     if isinstance(spec, Every):
         return said_of_every(spec, at)
     if isinstance(spec, RRule):

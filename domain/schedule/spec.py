@@ -63,4 +63,14 @@ class RRule(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=4):
     fold: str = ""
 
 
-ScheduleSpec = OneTime | Cron | Every | RRule
+Part = Cron | Every | RRule
+"""A recurring schedule that can be part of a union."""
+
+
+class Union(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=5):
+    """Several schedules in one job; a slot that several parts have is one slot."""
+
+    parts: tuple[Part, ...]
+
+
+ScheduleSpec = OneTime | Part | Union

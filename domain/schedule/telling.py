@@ -6,7 +6,7 @@ from typing import Final, assert_never
 
 from domain.instant import rfc3339
 from domain.schedule import zone
-from domain.schedule.spec import Cron, Every, OneTime, RRule, ScheduleSpec
+from domain.schedule.spec import Cron, Every, OneTime, RRule, ScheduleSpec, Union
 
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - local time, which has no zone of its own
 _PLAIN: Final = re.compile(r"[0-9*,/-]+(?: [0-9*,/-]+){4}")
@@ -34,12 +34,16 @@ def description(spec: ScheduleSpec) -> str:
             return f"every {_duration(spec.typed)}, counted from {rfc3339(spec.anchor)}{where}"
         case RRule():
             return f"by the rule {spec.text} from {rfc3339(spec.anchor)} on, in {spec.zone}"
+        case Union():
+            return "; and ".join(map(description, spec.parts))
         case _:
             assert_never(spec)
 
 
 def zone_of(spec: ScheduleSpec) -> str:
-    """Return the zone that a schedule goes by."""
+    """Return the zone that a schedule goes by; of several parts, that of the first."""
+    if isinstance(spec, Union):
+        return spec.parts[0].zone
     return "UTC" if isinstance(spec, OneTime) else spec.zone
 
 

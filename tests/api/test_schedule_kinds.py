@@ -161,3 +161,61 @@ def test_a_recurrence_rule_that_is_refused_is_named_by_its_field(world: World) -
     assert pointer == "/rrule"
     assert "never matches" in detail
     assert [found for found, _ in refused(world, BARE | {"rrule": "FREQ=DAILY"})] == ["/timezone"]
+
+
+UNION = BARE | {
+    "schedules": [
+        {"schedule": "0 9 * * *"},
+        {"every": "PT6H"},
+        {"rrule": "FREQ=DAILY;BYHOUR=12", "timezone": "UTC"},
+    ],
+    "timezone": "America/New_York",
+}
+
+
+def test_a_job_may_have_several_schedules(world: World) -> None:
+    answer = world.define(UNION)
+    assert answer["next_runs"][:4] == [
+        "2025-11-30T05:00:00.000Z",
+        "2025-11-30T11:00:00.000Z",
+        "2025-11-30T12:00:00.000Z",
+        "2025-11-30T14:00:00.000Z",
+    ]
+    spec = spec_of(world, answer["job_id"])
+    assert [part["timezone"] for part in spec["schedules"]] == [
+        "America/New_York",
+        "America/New_York",
+        "UTC",
+    ]
+    again = world.define(spec | {"target": UNION["target"]})
+    assert spec_of(world, again["job_id"]) == spec
+
+
+def test_a_list_shows_all_schedules_of_a_job(world: World) -> None:
+    world.define(UNION)
+    world.project()
+    item = world.send("GET", "/v1/jobs").json()["items"][0]
+    assert item["schedule"] == "0 9 * * * | every PT6H | BYHOUR=12".replace(
+        "BYHOUR", "FREQ=DAILY;BYHOUR"
+    )
+    assert item["timezone"] is None
+
+
+@pytest.mark.parametrize(
+    ("schedules", "pointer"),
+    [
+        ([], "/schedules"),
+        ("* * * * *", "/schedules"),
+        ([{"every": "PT1H"}] * 9, "/schedules"),
+        ([{"every": "PT1H"}, 5], "/schedules/1"),
+        ([{"every": "PT1H"}, {"every": "1h"}], "/schedules/1/every"),
+        ([{"schedule": "0 9 * * *"}], "/schedules/0/timezone"),
+        ([{"schedules": []}], "/schedules/0/schedules"),
+        ([{"every": "PT1H", "name": "x"}], "/schedules/0/name"),
+        ([{}], "/schedules/0/schedule"),
+    ],
+)
+def test_a_part_that_is_refused_is_named_by_its_place(
+    world: World, schedules: Any, pointer: str
+) -> None:
+    assert [found for found, _ in refused(world, BARE | {"schedules": schedules})] == [pointer]

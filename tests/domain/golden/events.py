@@ -8,7 +8,7 @@ from domain.catalogue import DomainEvent
 from domain.job import events as job
 from domain.retry import RetryPolicy
 from domain.run import events as run
-from domain.schedule.schedule import Cron, Every, OneTime, RRule, ScheduleSpec
+from domain.schedule.schedule import Cron, Every, OneTime, RRule, ScheduleSpec, Union
 from domain.target import Header, HttpTarget
 
 JOB: Final = bytes.fromhex("00010203040506070809a0a1a2a3a4a5")
@@ -79,6 +79,9 @@ EVENTS: Final[dict[str, DomainEvent]] = {
     "job.defined.v1 every": _of(Every("P1M", SLOT, "Europe/Berlin", 0, 0, 1, "skip", "last")),
     "job.defined.v1 rrule": _of(
         RRule("FREQ=DAILY;COUNT=3", "rrule:FREQ=DAILY;COUNT=3", SLOT, "UTC", "next", "both")
+    ),
+    "job.defined.v1 union": _of(
+        Union((Cron("0 9 * * *", "0 9 * * *", "UTC"), Every("PT90M", SLOT, step_ms=5_400_000)))
     ),
     "job.revised.v1 least": job.Revised(AT, PLAIN_SPEC, 1, AT),
     "job.revised.v1 full": job.Revised(

@@ -16,6 +16,7 @@ and unreported, or by the heap's limit.
 from collections.abc import Callable
 from typing import Final
 
+from commandside.claims import Claims
 from commandside.fault_points import OFFSET_COMMITTED, SETTLED_NOT_COMMITTED
 from commandside.flights import UNLIMITED, DispatcherPorts, Flights
 from commandside.hand_off import Canary
@@ -23,6 +24,7 @@ from commandside.leasing import Leasing
 from commandside.ports import (
     AppendReply,
     DoneReply,
+    DueReply,
     Failed,
     LeaseReply,
     LogReply,
@@ -71,6 +73,7 @@ class Dispatcher:
         self._leasing = Leasing(self._flights)
         self._reporting = Reporting(self._flights)
         self._offsets = Offsets()
+        self._claims = Claims(self._flights, queue, heap_max)
         self._canary = Canary(queue)
         self._paused = False
         self._draining = False
@@ -87,6 +90,7 @@ class Dispatcher:
             leasing.read,
             leasing.defer,
             leasing.read_back,
+            self._claims.claim,
         )
 
     @property
@@ -120,6 +124,7 @@ class Dispatcher:
         except Unavailable:
             # Without a broker, what is held is fired all the same.
             self._ports.telemetry.count("engine_unavailable")
+        self._claims.look(tick)
         self._wake(tick)
         self._speak(tick)
         self._commit()
@@ -139,6 +144,7 @@ class Dispatcher:
             stripe.undecided.clear()
             stripe.decided.clear()
             stripe.defers.clear()
+            stripe.claims.clear()
         self._flights.abandon_unsent(tick)
         self._speak(tick)
         self._commit()
@@ -184,6 +190,8 @@ class Dispatcher:
                 self._leasing.on_read(stripe, sent, reply, tick)
             case SpecsReply():
                 self._flights.on_specs(stripe, sent, reply, tick)
+            case DueReply():
+                self._claims.on_due(stripe, reply)
             case ReadBackReply():
                 self._leasing.on_read_back(stripe, sent, reply, tick)
             case DoneReply():
@@ -228,7 +236,7 @@ class Dispatcher:
         for delivery in queue.take(TAKE_MAX):
             stripe = stripe_of(delivery.chunk.shard, self._log.stripes)
             parcel = Parcel(stripe, delivery.ref)
-            heap.add_chunk(delivery, parcel)
+            heap.add_all(delivery.chunk.entries, parcel)
             self._offsets.arrived(parcel)
 
     def _forget(self, partitions: list[int]) -> None:
@@ -308,7 +316,13 @@ class Dispatcher:
             soonest = min(soonest, since if since > 0 else LINGER_US)
         if stripe.reports:
             soonest = min(soonest, stripe.reports_since_us + REPORT_LINGER_US - now)
-        if stripe.rereads or stripe.undecided or stripe.defers or stripe.unspecified:
+        if (
+            stripe.rereads
+            or stripe.undecided
+            or stripe.defers
+            or stripe.unspecified
+            or stripe.claims
+        ):
             soonest = 0
         for doubt in stripe.doubts:
             soonest = min(soonest, (doubt.after + 1 - tick.at) * 1_000)

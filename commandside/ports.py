@@ -11,7 +11,7 @@ Errors of every port: `Unavailable` (nothing is known to have happened; try agai
 appends, an unknown outcome, which is a reply of its own because it must be read back first.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -111,6 +111,17 @@ class Read(msgspec.Struct, frozen=True, gc=False):
     job_ids: Sequence[bytes]
 
 
+class ReadDue(msgspec.Struct, frozen=True, gc=False):
+    """Read the earliest ready rows of these shards that wake within `ahead_ms`, handed off or not.
+
+    All of one stripe.
+    """
+
+    shards: Sequence[int]
+    ahead_ms: int
+    limit: int
+
+
 class Defer(msgspec.Struct, frozen=True, gc=False):
     """Move `wake_at` of ready rows and forget their hand-off: (run, version, wake_at), no event."""
 
@@ -151,7 +162,7 @@ class End(msgspec.Struct, frozen=True, gc=False):
     session: bytes
 
 
-LogRequest = Lease | Append | Read | ReadSpecs | Defer | ReadBack | Renew | End
+LogRequest = Lease | Append | Read | ReadSpecs | ReadDue | Defer | ReadBack | Renew | End
 
 
 class Granted(msgspec.Struct, frozen=True, gc=False):
@@ -217,6 +228,14 @@ class SpecsReply(msgspec.Struct, gc=False):
     specs: dict[tuple[bytes, int], JobSpec]
 
 
+class DueReply(msgspec.Struct, gc=False):
+    """Ready rows as a concatenation of ENTRY records, the earliest first."""
+
+    ticket: int
+    at: int
+    entries: bytes
+
+
 class DoneReply(msgspec.Struct, gc=False):
     """A Defer, End or Renew is done; `ok` is false for a session that had ended."""
 
@@ -241,7 +260,16 @@ class Failed(msgspec.Struct, gc=False):
     detail: str
 
 
-LogReply = LeaseReply | AppendReply | ReadReply | SpecsReply | DoneReply | ReadBackReply | Failed
+LogReply = (
+    LeaseReply
+    | AppendReply
+    | ReadReply
+    | SpecsReply
+    | DueReply
+    | DoneReply
+    | ReadBackReply
+    | Failed
+)
 
 
 class FireLog(Protocol):
@@ -395,6 +423,9 @@ class ReadyQueue(Protocol):
 
     def revoked(self) -> list[int]:
         """Return partitions lost since the last call: forget what came from them."""
+
+    def held(self) -> Collection[int]:
+        """Return the partitions that this client held last; all, where it never held any."""
 
     def committed(self, ref: Ref) -> bool:
         """Tell whether the group has passed this place.

@@ -91,6 +91,8 @@ class Stripe:
         self.defers: list[tuple[Entry, int]] = []
         self.unspecified: list[tuple[Flight, int]] = []
         """Flights whose pinned spec must be read, and the instant (µs) not to send after."""
+        self.claims: list[int] = []
+        """Shards whose due rows are to be read, because the broker is silent."""
         self.doubts: list[Doubt] = []
         self.sent: Sent | None = None
         self.ticket = 0

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from operator import itemgetter
 from typing import Final
 
-from commandside.ports import ENTRY, Delivery, Ref
+from commandside.ports import ENTRY, Ref
 from domain.instant import SECOND
 
 _unpack: Final = struct.Struct(ENTRY).iter_unpack
@@ -60,26 +60,30 @@ class TimingHeap:
         """Return how many entries wait."""
         return self._size
 
-    def add_chunk(self, delivery: Delivery, parcel: Parcel) -> None:
-        """Hold the entries of a message; those already known are dropped and counted as done."""
+    def add_all(self, entries: bytes, parcel: Parcel) -> int:
+        """Hold a message's ENTRY records; those already known are dropped and counted as done.
+
+        Returns how many are held.
+        """
         held = self._held
         kept: list[Entry] = []
-        for run_id, job_id, _tenant, version, due_at in _unpack(delivery.chunk.entries):
+        for run_id, job_id, _tenant, version, due_at in _unpack(entries):
             if held.get(run_id, 0) >= version:
                 continue
             held[run_id] = version
             kept.append((due_at, run_id, job_id, version, parcel))
         parcel.left = len(kept)
         if not kept:
-            return
+            return 0
         self._size += len(kept)
         soonest, latest = min(kept, key=_when)[0], max(kept, key=_when)[0]
         second = soonest // SECOND
         if second == latest // SECOND and second > self._opened:
             self._bucket(second, soonest).extend(kept)
-            return
+            return len(kept)
         for entry in kept:
             self._place(entry)
+        return len(kept)
 
     def add(self, entry: Entry) -> bool:
         """Hold one entry (planned here, or sent back as early); False if it is known."""

@@ -74,6 +74,7 @@ TABLE: Final[tuple[Name, ...]] = (
         "counter",
         calls="calls of targets begun",
         entries_set_aside="entries kept from their lease because their host has its share of calls",
+        entries_claimed="due runs read from the log because the broker was silent",
         entries_dropped="entries taken from the queue that were not worth holding",
         leases_granted="runs leased",
         leases_gone="entries whose run was leased, moved or ended before us",

@@ -62,6 +62,8 @@ class ChunkConsumer:
         self._canary_topic = options.canary_topic
         self._canaries = 0
         """Partitions held that carry canaries."""
+        self.partitions: set[int] = set()
+        """Partitions held, of whichever topic."""
         self._commit_us = self._tidy_us = 0
         self.incarnation = b""
         self.heard_us = 0
@@ -184,7 +186,7 @@ class ChunkConsumer:
         added = [(place.topic, place.partition) for place in places]
         for place in added:
             self._holdings[place] = Holding()
-        self._count_canaries()
+        self._recount()
         # The client starts fetching when this returns; pausing needs the partitions assigned.
         self._consumer.incremental_assign(places)
         if self._paused:
@@ -195,11 +197,12 @@ class ChunkConsumer:
             holding = self._holdings.pop((place.topic, place.partition), None)
             if holding is not None:
                 self._revoked.add(place.partition)
-        self._count_canaries()
+        self._recount()
         self._consumer.incremental_unassign(places)
 
-    def _count_canaries(self) -> None:
+    def _recount(self) -> None:
         """Count anew: this is asked in every turn of the loop, and changes with the group only."""
+        self.partitions = {partition for _, partition in self._holdings}
         self._canaries = sum(topic == self._canary_topic for topic, _ in self._holdings)
 
     def _apply_pause(self, places: list[Place]) -> None:

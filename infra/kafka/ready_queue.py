@@ -41,6 +41,8 @@ class KafkaReadyQueue:
         self._forced = False
         self._confirmed: list[Published] = []
         self._lost: set[int] = set()
+        self._last: set[int] = set()
+        """The partitions held last."""
         self._paused = False
         self._silent_from_us = mono_us()
         self._rebuilt_us = self._silent_from_us - REBUILD_SPACING_US
@@ -71,7 +73,11 @@ class KafkaReadyQueue:
     def take(self, limit: int) -> list[Delivery]:
         """Return arrived chunks of the assigned partitions, never waiting."""
         self._turn()
-        return self._consumer.take(limit) if self._consumer else []
+        if not self._consumer:
+            return []
+        found = self._consumer.take(limit)
+        self._last = self._consumer.partitions or self._last
+        return found
 
     def done(self, refs: Sequence[Ref]) -> None:
         """Commit offsets up to these, in the background and grouped."""
@@ -85,6 +91,10 @@ class KafkaReadyQueue:
         if self._consumer:
             lost.update(self._consumer.revoked())
         return sorted(lost)
+
+    def held(self) -> set[int]:
+        """Return the partitions held last; all, where there never were any."""
+        return self._last or set(range(self.partitions))
 
     def committed(self, ref: Ref) -> bool:
         """Tell whether the group has passed this place; True where that is not known."""

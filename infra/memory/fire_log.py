@@ -11,6 +11,7 @@ from commandside.ports import (
     AppendReply,
     Defer,
     DoneReply,
+    DueReply,
     End,
     Failed,
     Lease,
@@ -19,6 +20,7 @@ from commandside.ports import (
     Read,
     ReadBack,
     ReadBackReply,
+    ReadDue,
     ReadReply,
     ReadSpecs,
     Renew,
@@ -93,7 +95,7 @@ class MemoryFireLog:
         if fate in (Fate.DONE, Fate.REPLY_LOST):
             reply = self._do(ticket, request)
         if fate is not Fate.DONE:
-            writes = not isinstance(request, Read | ReadBack | ReadSpecs)
+            writes = not isinstance(request, Read | ReadBack | ReadDue | ReadSpecs)
             reply = Failed(ticket, unknown=writes and fate is not Fate.DOWN, detail=fate.value)
         self._replies.append((stripe, reply))
         return ticket
@@ -121,6 +123,8 @@ class MemoryFireLog:
             jobs = [decision.job_id for decision in request.decisions]
         elif isinstance(request, Renew | End):
             assert stripe == self.stripes, "sessions have a connection of their own"
+        elif isinstance(request, ReadDue):
+            assert all(stripe_of(shard, self.stripes) == stripe for shard in request.shards)
         for job_id in jobs:
             assert stripe_of(shard_of(job_id, self.shards), self.stripes) == stripe
 
@@ -140,6 +144,8 @@ class MemoryFireLog:
             case ReadSpecs(pairs):
                 specs = {(job, version): log.spec_at(job, version) for job, version in pairs}
                 return SpecsReply(ticket, log.now(), specs)
+            case ReadDue(shards, ahead_ms, limit):
+                return DueReply(ticket, log.now(), log.due_entries(shards, ahead_ms, limit))
             case Defer(rows):
                 log.defer(rows)
                 return DoneReply(ticket, log.now())

@@ -5,6 +5,7 @@ guards, expiries and refusals of its statements. The ports are thin shells aroun
 `command_log`, `due_index`, `shard_leases`, `feed`). One thread; time is what `now` says.
 """
 
+import struct
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
@@ -12,6 +13,7 @@ from typing import Final
 import msgspec
 
 from commandside.ports import (
+    ENTRY,
     SESSION_LEFT_MS,
     SESSION_MS,
     Granted,
@@ -148,6 +150,18 @@ class MemoryLog:
         """Return the due rows whose wake_at is ≤ `until`, in order."""
         end = bisect_right(self.wakes, (until, b"\xff" * 17))
         return [self.due[run_id] for _, run_id in self.wakes[:end]]
+
+    def due_entries(self, shards: Sequence[int], ahead_ms: int, limit: int) -> bytes:
+        """Return the earliest ready rows of these shards as ENTRY records, handed off or not."""
+        ready = [
+            row.run.facts
+            for row in self.waking(self.now() + ahead_ms)
+            if row.shard in shards and isinstance(row.run, rs.Ready)
+        ]
+        return b"".join(
+            struct.pack(ENTRY, f.run_id, f.job_id, f.tenant_id, f.version, f.due_at)
+            for f in ready[:limit]
+        )
 
     # ---------------------------------------------------------------- append
 

@@ -132,6 +132,7 @@ class MemoryReadyQueue:
         self._sent: list[Published] = []
         self._paused = False
         self._owned: set[int] = set()
+        self._last: set[int] = set()
         self._revoked: set[int] = set()
         self._next: dict[Place, int] = {}
         self._held: dict[Place, dict[int, None]] = {}
@@ -217,6 +218,10 @@ class MemoryReadyQueue:
         lost, self._revoked = self._revoked, set()
         return sorted(lost)
 
+    def held(self) -> set[int]:
+        """Return the partitions held last."""
+        return self._last or set(range(self.partitions))
+
     def committed(self, ref: Ref) -> bool:
         """Tell whether the group has passed this place."""
         topic, stamp, number = ref.topic.partition(STAMP)
@@ -255,6 +260,7 @@ class MemoryReadyQueue:
         """Own these partitions from now on; called by the broker."""
         gone, self._owned = self._owned - partitions, partitions
         self._revoked |= gone
+        self._last = partitions or self._last
         for place in [place for place in self._next if place[1] in gone]:
             del self._next[place]
             self._held.pop(place, None)

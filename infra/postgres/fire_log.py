@@ -15,6 +15,7 @@ from commandside.ports import (
     AppendReply,
     Defer,
     DoneReply,
+    DueReply,
     End,
     Failed,
     Lease,
@@ -24,6 +25,7 @@ from commandside.ports import (
     Read,
     ReadBack,
     ReadBackReply,
+    ReadDue,
     ReadReply,
     ReadSpecs,
     Renew,
@@ -40,6 +42,7 @@ STATEMENTS: Final = {
     "lease": lease.LEASE,
     "read": reads.READ,
     "specs": reads.SPECS,
+    "due": reads.DUE,
     "defer": reads.DEFER,
     "read_back": reads.READ_BACK,
 }
@@ -135,7 +138,9 @@ class PostgresFireLog:
     def _failed(self, sent: _Sent, broken: Broken) -> Failed:
         if broken.sqlstate in append.BUGS:
             self._corrupt = append.LogCorrupt(broken.detail)
-        unknown = broken.unknown and not isinstance(sent.request, Read | ReadSpecs | ReadBack)
+        unknown = broken.unknown and not isinstance(
+            sent.request, Read | ReadSpecs | ReadDue | ReadBack
+        )
         return Failed(sent.ticket, unknown, f"{broken.sqlstate} {broken.detail}".strip())
 
     def _statements(self, stripe: int, request: LogRequest) -> list[Statement]:
@@ -150,6 +155,8 @@ class PostgresFireLog:
                 return [("read", reads.standing_parameters(job_ids))]
             case ReadSpecs(versions):
                 return [("specs", reads.specs_parameters(versions))]
+            case ReadDue(of_shards, ahead_ms, limit):
+                return [("due", reads.due_parameters(of_shards, ahead_ms, limit))]
             case Defer(rows):
                 # One statement may move rows of many shards: all of the stripe are locked.
                 return [self._lock_all(stripe), ("defer", reads.defer_parameters(rows))]
@@ -195,6 +202,8 @@ def _reply(sent: _Sent, row: Sequence[bytes | None]) -> LogReply:
             return ReadReply(ticket, _int(row[0]), reads.standings(row))
         case ReadSpecs(wants):
             return SpecsReply(ticket, _int(row[0]), dict(reads.specs(row, wants)))
+        case ReadDue():
+            return DueReply(ticket, _int(row[0]), row[1] or b"")
         case ReadBack():
             if row[1] != b"\1":
                 return Failed(ticket, unknown=False, detail="the lease has not expired yet")

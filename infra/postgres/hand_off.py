@@ -12,7 +12,7 @@ from typing import Final
 
 from commandside.ports import ENTRY_BYTES, Chunk, Published
 from infra.postgres import arrays
-from infra.postgres.rows import Fields
+from infra.postgres.rows import Fields, entry_of
 from projections.due_index import READY
 
 FORMAT: Final = 1
@@ -28,8 +28,7 @@ SHARES: Final = 4
 WINDOW: Final = f"""
 with picked as materialized (
     select d.shard, d.due_at / 1000 as second, d.lane::int4 as lane, d.wake_at,
-        uuid_send(d.run_id) || uuid_send(d.job_id) || uuid_send(d.tenant_id)
-            || int4send(d.version) || int8send(d.due_at) as entry
+        {entry_of("d")} as entry
     from due_index d
     where d.shard = any($1::int4[]) and d.phase = {READY} and d.handed_off_at is null
         and d.wake_at > $2::int8 and d.wake_at <= $3::int8

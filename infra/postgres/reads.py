@@ -9,7 +9,7 @@ from domain.catalogue import decode
 from domain.job.events import Defined, JobSpec, Revised
 from domain.run.state import InFlight, OpenRun
 from infra.postgres import arrays
-from infra.postgres.rows import Fields, due_rows, jobs, record_of
+from infra.postgres.rows import Fields, due_rows, entry_of, jobs, record_of
 from projections.due_index import LEASED, READY, run_of
 
 READ: Final = f"""
@@ -42,6 +42,17 @@ select tocsin_now(), (select string_agg(
     from found)
 """
 """The events that carry the specs of jobs, as of versions of their streams."""
+
+DUE: Final = f"""
+select tocsin_now(), (
+    select string_agg({entry_of("d")}, ''::bytea) from (
+        select i.run_id, i.job_id, i.tenant_id, i.version, i.due_at from due_index i
+        where i.shard = any($1::int4[]) and i.phase = {READY}
+            and i.wake_at <= (select tocsin_now()) + $2::int8
+        order by i.wake_at limit $3::int8
+    ) d)
+"""  # noqa: S608 - the parts are constants of this program
+"""The earliest ready rows of shards, whether they were handed off or not, as entries."""
 
 DEFER: Final = f"""
 with late as materialized (
@@ -124,6 +135,11 @@ def standings(row: Fields) -> dict[bytes, Standing]:
 def standing_parameters(job_ids: Iterable[bytes]) -> list[bytes]:
     """Return the parameters of `READ`; a job named twice is read once."""
     return [arrays.uuids(tuple(dict.fromkeys(job_ids)))]
+
+
+def due_parameters(shards: Sequence[int], ahead_ms: int, limit: int) -> list[bytes]:
+    """Return the parameters of `DUE`."""
+    return [arrays.int4s(shards), arrays.int8(ahead_ms), arrays.int8(limit)]
 
 
 def specs_parameters(wants: Sequence[tuple[bytes, int]]) -> list[bytes]:

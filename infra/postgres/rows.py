@@ -71,6 +71,14 @@ def record_of(alias: str) -> str:
     return f"record_send(row({columns}))"
 
 
+def entry_of(alias: str) -> str:
+    """Return the SQL expression (bytea) of a due row as an ENTRY record."""
+    return (
+        f"uuid_send({alias}.run_id) || uuid_send({alias}.job_id) || uuid_send({alias}.tenant_id)"
+        f" || int4send({alias}.version) || int8send({alias}.due_at)"
+    )
+
+
 def due_rows(data: bytes) -> Iterator[DueRow]:
     """Return the rows of concatenated records; owner and nonce mean something in a lease only."""
     for values in _RECORD.iter_unpack(data):

@@ -172,6 +172,8 @@ class Scene:
 
     def step(self) -> None:
         """Run one batch, then let time pass until something can happen."""
+        if not self.broker.away:
+            self.sender.beat()  # as a scheduler does
         tick = self.tick()
         rest_us = self.dispatcher.run_one_batch(tick)
         ends = self.deliverer.next_us

@@ -6,6 +6,7 @@ from commandside.ports import (
     Defer,
     Lease,
     Read,
+    ReadDue,
 )
 from domain.instant import rfc3339
 from domain.job.events import ALLOW
@@ -35,6 +36,26 @@ def test_a_due_run_is_leased_called_and_reported() -> None:
     scene.until(lambda: scene.ended(run))
     assert scene.names(run) == ["Scheduled", "Leased", "Fired", "Completed"]
     assert len(scene.deliverer.hits) == 1
+
+
+def test_with_a_silent_broker_what_is_due_is_found_in_the_log_and_on_time() -> None:
+    scene = Scene()
+    scene.broker.away = True
+    scene.run_ms(6_000)
+    runs = [scene.one_time(in_ms=3_000, shard=shard) for shard in range(SHARDS)]
+    scene.until(lambda: all(map(scene.ended, runs)))
+    assert all(
+        hit.at_us // 1_000 - run.facts.due_at <= 100 for run in runs for hit in scene.deliverer.hits
+    )
+    assert scene.telemetry.counts["entries_claimed"] == SHARDS
+
+
+def test_with_a_broker_that_is_heard_the_log_is_not_looked_through() -> None:
+    scene = Scene()
+    scene.one_time(in_ms=3_000)
+    scene.run_ms(20_000)
+    assert not scene.sent(ReadDue)
+    assert not scene.deliverer.hits
 
 
 def test_nothing_is_called_before_its_instant() -> None:

@@ -1,6 +1,7 @@
 """What every fire log does, in memory or on Postgres."""
 
 import itertools
+import struct
 import time
 from typing import Final, Protocol, TypeVar
 
@@ -8,10 +9,13 @@ import msgspec
 import pytest
 
 from commandside.ports import (
+    ENTRY,
+    ENTRY_BYTES,
     Append,
     AppendReply,
     Defer,
     DoneReply,
+    DueReply,
     End,
     Failed,
     FireLog,
@@ -23,6 +27,7 @@ from commandside.ports import (
     Read,
     ReadBack,
     ReadBackReply,
+    ReadDue,
     ReadReply,
     ReadSpecs,
     Renew,
@@ -399,6 +404,26 @@ class FireLogContract:
         assert tuple(desk.append(jobs.succeeded(granted, now)).refused) == (0,)
 
     # ---------------------------------------------------------------- what has no event
+
+    def test_runs_that_are_due_soon_are_read_as_entries_the_earliest_first(
+        self, desk: Desk
+    ) -> None:
+        now = desk.now()
+        # Of a past that no other test has, so that these are the first.
+        early, earlier = (
+            desk.new_job(jobs.spec(jobs.once(now - 50 * MINUTE - n)), now - 60 * MINUTE)
+            for n in range(2)
+        )
+        late = desk.new_job(jobs.spec(jobs.once(now + MINUTE)), now)
+        entries = desk.ask(0, ReadDue([0], 1_000, 10_000), DueReply).entries
+        found = [record[0] for record in struct.iter_unpack(ENTRY, entries)]
+        assert found[:2] == [earlier.facts.run_id, early.facts.run_id]
+        assert late.facts.run_id not in found
+        assert len(desk.ask(0, ReadDue([0], 1_000, 1), DueReply).entries) == ENTRY_BYTES
+        desk.begin()
+        desk.leased(earlier)
+        entries = desk.ask(0, ReadDue([0], 1_000, 1), DueReply).entries
+        assert next(struct.iter_unpack(ENTRY, entries))[0] == early.facts.run_id
 
     def test_a_deferred_run_can_still_be_leased(self, desk: Desk) -> None:
         desk.begin()

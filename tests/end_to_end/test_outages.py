@@ -1,6 +1,8 @@
 """Engines that go away under load and come back, and nobody touches anything."""
 
 import datetime as dt
+import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -38,6 +40,13 @@ class Lonely:
         self.cell.define_many([job(receiver, first + n * SPREAD_MS // JOBS) for n in range(JOBS)])
         self.cell.planned_before += JOBS
         return first
+
+    def soon(self, receiver: Receiver) -> str:
+        """Define a job due in a moment; returns the path that it calls."""
+        due_ms = time.time_ns() // 1_000_000 + 500
+        self.cell.define_many([job(receiver, due_ms)])
+        self.cell.planned_before += 1
+        return f"/{due_ms}"
 
 
 def job(receiver: Receiver, due_ms: int) -> dict[str, Any]:
@@ -82,6 +91,22 @@ def test_a_broker_wiped_under_load_makes_nothing_later_than_fifteen_seconds(
     assert max(late.values()) <= WIPED_LATE_MS, (
         f"first due {first}, the latest {max(late.values())}"
     )
+
+
+def test_while_the_broker_is_silent_jobs_are_fired_from_the_log(
+    lonely: Lonely, receiver: Receiver
+) -> None:
+    lonely.spread(receiver)
+    receiver.wait_for_keys(JOBS // 10)
+    os.kill(lonely.broker.pid, signal.SIGSTOP)
+    try:
+        # What was handed off is held already; this was not.
+        paths = [lonely.soon(receiver) for _ in range(20)]
+        got = receiver.wait_for_keys(JOBS + len(paths), 60)
+    finally:
+        os.kill(lonely.broker.pid, signal.SIGCONT)
+    lonely.cell.settled(JOBS + len(paths))
+    assert all(len(keys) == 1 for keys in keys_of_runs(got).values())
 
 
 def test_while_postgres_is_away_the_api_answers_503_and_then_everything_goes_on(

@@ -10,9 +10,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from commandside.batch import Batch
+from commandside.command_port import Accepted, Answer, CommandLog
 from commandside.definition import Bounds, Definitions
 from commandside.jobs import Jobs
-from commandside.ports import Accepted, Answer, CommandLog, Vault
+from commandside.ports import Vault
 from commandside.reading import read_job
 from domain.envelope import Decision
 from domain.opaque import Seal

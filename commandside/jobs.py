@@ -11,17 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
+from commandside.command_port import Accepted, Answer, BodyDiffers, CommandLog
 from commandside.definition import Definitions
-from commandside.ports import (
-    Accepted,
-    Answer,
-    BodyDiffers,
-    CommandLog,
-    KeyGone,
-    NewId,
-    Unavailable,
-    Vault,
-)
+from commandside.ports import KeyGone, NewId, Unavailable, Vault
 from commandside.replies import JobReply, reply, said_of
 from commandside.sealing import Sealer
 from domain import outlook

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Final
 
-from commandside.ports import Keys
+from commandside.command_port import Keys
 from domain.tenant import ApiKey, Caller, KeyRecord, Shown, admit, parse_key, shown
 
 REMEMBERED_MS: Final = 3_000

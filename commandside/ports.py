@@ -17,12 +17,10 @@ from typing import Final, Protocol
 import msgspec
 
 import domain.ports
-from domain.catalogue import DomainEvent
-from domain.envelope import Decision, Rejected
+from domain.envelope import Decision
 from domain.job.events import JobSpec
 from domain.job.state import JobState
 from domain.run.state import InFlight, OpenRun
-from domain.tenant import KeyRecord
 
 SESSION_MS: Final = 10_000
 SESSION_RENEW_MS: Final = 3_000
@@ -462,67 +460,3 @@ class Vault(Protocol):
 
     def open(self, tenant_id: bytes, job_id: bytes, sealed: bytes) -> bytes:
         """Return the plain bytes; raises KeyGone."""
-
-
-class Accepted(msgspec.Struct, frozen=True, gc=False):
-    """A command's effect: `job` and its `runs` now, `version` of the job's stream that the command
-    led to, log `position`, `at`.
-
-    `at` is the one the decision was made with: for a definition, that of its `Defined`. `replayed`:
-    the same command id had committed before, with these `version`, `position` and `at`.
-    """
-
-    job: JobState
-    runs: tuple[OpenRun, ...]
-    version: int
-    position: int
-    at: int
-    replayed: bool = False
-
-
-class BodyDiffers(msgspec.Struct, frozen=True, gc=False):
-    """The command id was used before with another body (422)."""
-
-
-Answer = Accepted | BodyDiffers | Rejected
-"""What became of a command."""
-
-Decide = Callable[[JobState | None, tuple[OpenRun, ...], int], Decision | Rejected | None]
-"""(job, open runs with withheld ones, at) → what to do; called under the shard's lock."""
-
-
-class CommandLog(Protocol):
-    """The event log as the write API uses it. Awaits; raises Unavailable (503)."""
-
-    shards: int
-
-    async def define(self, decision: Decision) -> Answer:
-        """Append a definition, grouped with others (≤ 10 ms or BATCH_MAX). Rejected: `exists`."""
-
-    async def define_all(self, decisions: Sequence[Decision]) -> list[Answer | Exception]:
-        """Append definitions side by side; return for each what `define` returns or raises."""
-
-    async def command(
-        self, job_id: bytes, command_id: bytes, body_hash: bytes, decide: Decide
-    ) -> Answer:
-        """Decide inside the lock and append; None from `decide` answers the state as it is.
-
-        An empty `command_id` means the client gave none. One that is given is recorded whenever
-        `decide` does not refuse, also when there was nothing to append: its repeat must find the
-        same version, whatever happened to the job since.
-        """
-
-    async def standing(self, job_id: bytes) -> Standing | None:
-        """Return the job as it stands, withheld runs included."""
-
-    async def events(
-        self, job_id: bytes, stream_id: bytes, after: int, limit: int
-    ) -> list[DomainEvent]:
-        """Return events of a stream of this job (its own, or a run's), from version `after` + 1."""
-
-
-class Keys(Protocol):
-    """The store of API keys. Awaits; raises Unavailable, and then nobody is let in."""
-
-    async def find(self, kid: str) -> KeyRecord | None:
-        """Return the key as it is stored, revoked and expired ones too."""

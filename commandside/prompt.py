@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
+from commandside.command_port import Accepted, Answer, CommandLog, Decide
 from commandside.hand_off import SelfHandOff
-from commandside.ports import Accepted, Answer, CommandLog, Decide, Standing
+from commandside.ports import Standing
 from domain.catalogue import DomainEvent
 from domain.envelope import Decision
 

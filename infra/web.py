@@ -20,10 +20,11 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 import commandside.api.routes
 import queryside.api.routes
+from commandside.command_port import CommandLog, Keys
 from commandside.definition import Bounds, Definitions
 from commandside.jobs import Jobs
 from commandside.keys import KeyRing
-from commandside.ports import CommandLog, KeyGone, Keys, NewId, Vault
+from commandside.ports import KeyGone, NewId, Vault
 from domain.opaque import POSITION, Seal
 from domain.ports import Unavailable
 from domain.problem import PARAMETER, Problem, invalid

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from commandside.ports import Accepted, Answer, BodyDiffers, Decide, Standing
+from commandside.command_port import Accepted, Answer, BodyDiffers, Decide
+from commandside.ports import Standing
 from domain.catalogue import DomainEvent
 from domain.envelope import Decision, Rejected
 from domain.job import state as js

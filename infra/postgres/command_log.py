@@ -17,15 +17,8 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from commandside.ports import (
-    BATCH_MAX,
-    Accepted,
-    Answer,
-    BodyDiffers,
-    Decide,
-    Standing,
-    Unavailable,
-)
+from commandside.command_port import Accepted, Answer, BodyDiffers, Decide
+from commandside.ports import BATCH_MAX, Standing, Unavailable
 from domain.catalogue import DomainEvent
 from domain.envelope import Decision, Rejected
 from domain.job import state as js

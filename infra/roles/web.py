@@ -8,9 +8,9 @@ from typing import Final
 
 import uvicorn
 
+from commandside.command_port import CommandLog
 from commandside.definition import Bounds
 from commandside.hand_off import SelfHandOff
-from commandside.ports import CommandLog
 from commandside.prompt import PromptLog
 from domain.target import address_rules
 from infra.clickhouse.runs import ClickHouseRuns

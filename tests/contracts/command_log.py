@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeVar
 
-from commandside.ports import Accepted, BodyDiffers, CommandLog, Decide
+from commandside.command_port import Accepted, BodyDiffers, CommandLog, Decide
 from domain.envelope import Command, Decision, Rejected
 from domain.job import decide as job
 from domain.job import events as je

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from commandside.ports import CommandLog
+from commandside.command_port import CommandLog
 from infra.memory.clock import VirtualClock
 from infra.memory.command_log import MemoryCommandLog
 from infra.memory.log import MemoryLog

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import psycopg
 import pytest
 
-from commandside.ports import CommandLog
+from commandside.command_port import CommandLog
 from infra.clock import DatabaseClock
 from infra.postgres.command_log import PostgresCommandLog
 from tests.contracts.command_log import Answer, CommandLogContract

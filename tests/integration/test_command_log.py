@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import psycopg
 import pytest
 
-from commandside.ports import Accepted, BodyDiffers
+from commandside.command_port import Accepted, BodyDiffers
 from domain.envelope import Command, Decision, Rejected
 from domain.job import decide
 from domain.job import state as js

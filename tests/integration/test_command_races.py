@@ -11,17 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from commandside.ports import (
-    Accepted,
-    Decide,
-    DoneReply,
-    Lease,
-    LeaseReply,
-    LogReply,
-    LogRequest,
-    Renew,
-    Want,
-)
+from commandside.command_port import Accepted, Decide
+from commandside.ports import DoneReply, Lease, LeaseReply, LogReply, LogRequest, Renew, Want
 from domain import catalogue
 from domain.envelope import Decision, Rejected
 from domain.job import decide as job

@@ -8,7 +8,8 @@ from typing import Final
 import msgspec
 
 from commandside import fault_points
-from commandside.ports import Accepted, BodyDiffers, Unavailable
+from commandside.command_port import Accepted, BodyDiffers
+from commandside.ports import Unavailable
 from domain.envelope import Rejected
 from domain.job import decide as job
 from domain.job import state as js

@@ -6,7 +6,8 @@ import msgspec
 
 from commandside.definition import PAYLOAD_BYTES_MAX
 from domain import strict_json
-from domain.problem import Problem
+from domain.problem import Problem, invalid
+from domain.refusal import Refused
 
 FRAMING_BYTES: Final = 128 * 1024
 BODY_BYTES_MAX: Final = PAYLOAD_BYTES_MAX * 4 // 3 + FRAMING_BYTES
@@ -24,6 +25,8 @@ def read_object(raw: bytes) -> dict[str, Any]:
         raise too_large()
     try:
         return strict_json.read_object(raw)
+    except strict_json.NotText as reason:
+        raise invalid([Refused(reason.pointer, reason.detail)]) from None
     except strict_json.NotJson as reason:
         raise Problem("bad_json", f"the body is refused: {reason}") from None
 

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
+from domain.refusal import token
+
 DEPTH_MAX: Final = 32
 NODES_MAX: Final = 5_000
 """Values outside `payload`; each costs more memory than its text."""
@@ -26,6 +28,15 @@ _RAW: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 class NotJson(Exception):
     """The bytes are not JSON as we read it; the message says why, for a person."""
+
+
+class NotText(NotJson):
+    """They are, but a text in them holds what is no character; `pointer` says where."""
+
+    def __init__(self, pointer: str, detail: str) -> None:
+        super().__init__(detail)
+        self.pointer = pointer
+        self.detail = detail
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -132,21 +143,21 @@ def _deep(data: bytes) -> bool:
     return False
 
 
-def _check_text(value: Any) -> None:
+def _check_text(value: Any, pointer: str = "") -> None:
     if isinstance(value, str):
         if "\x00" in value:
-            raise NotJson("U+0000 is not allowed")
+            raise NotText(pointer, "U+0000 is not allowed: leave it out")
         try:
             value.encode("utf-8")
         except UnicodeEncodeError:
-            raise NotJson("a lone surrogate is no character") from None
+            raise NotText(pointer, "a lone surrogate is no character: leave it out") from None
     elif isinstance(value, dict):
         for key, item in value.items():
-            _check_text(key)
-            _check_text(item)
+            _check_text(key, pointer)
+            _check_text(item, f"{pointer}/{token(key)}")
     elif isinstance(value, list):
-        for item in value:
-            _check_text(item)
+        for index, item in enumerate(value):
+            _check_text(item, f"{pointer}/{index}")
 
 
 def _check_size(value: dict[str, Any]) -> None:

@@ -35,8 +35,6 @@ UNREADABLE = {
     "a key twice": b'{"type": "one_time", "type": "recurring"}',
     "a key twice inside the payload": b'{"payload": {"a": 1, "a": 2}}',
     "the same key in two spellings": b'{"type": "one_time", "\\u0074ype": "recurring"}',
-    "a lone surrogate": b'{"name": "\\ud800"}',
-    "U+0000": b'{"name": "a\\u0000b"}',
     "a control character": b'{"name": "a\nb"}',
     "not UTF-8": b'{"name": "\xff"}',
     "a byte order mark": b"\xef\xbb\xbf{}",
@@ -52,6 +50,23 @@ def test_what_is_not_json_as_we_read_it_is_400(world: World, body: bytes) -> Non
     assert found.status_code == 400, found.text
     assert found.json()["type"] == "/problems/bad_json"
     assert found.headers["content-type"] == "application/problem+json"
+    assert world.stored() == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        (b'{"name": "\\ud800"}', "/name"),
+        (b'{"name": "a\\u0000b"}', "/name"),
+        (b'{"payload": {"a/b": [0, "\\ud800"]}}', "/payload/a~1b/1"),
+        (b'{"payload": {"\\u0000": 1}}', "/payload"),
+    ],
+)
+def test_what_is_no_character_is_422_and_named(world: World, body: bytes, pointer: str) -> None:
+    """PAY-01, PAY-03 and TZ-09 of the cases: the JSON is right, a value of it is not."""
+    found = world.send("POST", "/v1/jobs", body)
+    assert found.status_code == 422, found.text
+    assert [error["pointer"] for error in found.json()["errors"]] == [pointer]
     assert world.stored() == 0
 
 

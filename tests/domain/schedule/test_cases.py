@@ -18,28 +18,32 @@ CRON_CASES = [case for case in CASES if "schedule" in case["input"]]
 MENTIONED = [case for case in CASES if "must_mention" in case["expected"].get("error", {})]
 """Definitions whose refusal is asked for certain words."""
 
+REQUESTS = "tests/api/test_cases.py"
+MISSED = "tests/domain/protocol/test_missed_slots.py"
+CHAIN = "tests/domain/protocol/test_chain_rules.py"
+
 ELSEWHERE = {
     "cancel": "a scenario: job commands",
     "clock": "a scenario: clocks of nodes and the database",
-    "concurrent-edit": "a scenario: job commands in a race",
+    "concurrent-edit": "a scenario: job commands in a race; CON-05 is a request",
     "duplicate": "a scenario: leases",
-    "header": "API requests: headers of a target",
+    "header": REQUESTS,
     "http-response": "a scenario: what the target answers",
     "idempotency": "API requests: Idempotency-Key",
-    "jitter": "scenarios: due instants of jobs; the sum is in test_jitter.py",
-    "misfire": "scenarios: late leases",
-    "overlap": "scenarios: runs in flight",
+    "jitter": REQUESTS,
+    "misfire": f"edits in {REQUESTS}, late leases in {MISSED}",
+    "overlap": f"runs in flight in {MISSED} and {CHAIN}",
     "pagination": "API requests: lists",
-    "payload": "API requests: bodies",
+    "payload": REQUESTS,
     "poison": "a scenario: a row that cannot be read",
-    "retry": "scenarios: attempts",
+    "retry": "scenarios: attempts; RET-02 is a request",
     "retry-after": "what the target answers",
-    "run-at": "API requests; the texts are in test_one_time.py",
-    "tz-name": "API requests; the names are in test_zone.py",
-    "tz-update": "scenarios: edits",
-    "url": "API requests: targets",
+    "run-at": f"{REQUESTS}, and the texts in test_one_time.py",
+    "tz-name": f"{REQUESTS}, and the names in test_zone.py",
+    "tz-update": REQUESTS,
+    "url": REQUESTS,
 }
-"""Kinds that ask no cron question, and why they are not run here."""
+"""Kinds that ask no cron question, and where they are run."""
 
 
 def _text(schedule: str | dict[str, Any]) -> str:

@@ -69,6 +69,8 @@ _PASSING: Final = ("when", "span", "payload", "name")
 _PASSING_VALUES: Final = frozenset(
     {"schedule", "starts_at", "ends_at", "payload", "content_type", "name"}
 )
+_OUTLINE: Final = ("when", "span", "jitter")
+"""What says when a job fires."""
 _LASTING_FIELDS: Final = (
     "type",
     *(field for name, fields in _SECTIONS.items() if name not in _PASSING for field in fields),
@@ -136,6 +138,18 @@ class Definitions:
             if len(self._known) > KNOWN_MAX:
                 self._known.popitem(last=False)
         return Asked(values, key)
+
+    def outline(self, body: Mapping[str, Any], payload: bytes | None, at: int) -> Asked:
+        """Read what there is of a definition, and its schedule in any case; raises Problem."""
+        reader = _Reader(lifted(body), payload, at, self.bounds, None)
+        reader.refuse_strangers()
+        key = reader.key()
+        given = [
+            name
+            for name, fields in _SECTIONS.items()
+            if name in _OUTLINE or any(field in reader.body for field in fields)
+        ]
+        return Asked(reader.read(tuple(given)), key)
 
     def change(
         self, patch: Mapping[str, Any], payload: bytes | None, old: e.JobSpec, at: int

@@ -25,6 +25,7 @@ from commandside.definition import Bounds, Definitions
 from commandside.jobs import Jobs
 from commandside.keys import KeyRing
 from commandside.ports import KeyGone, NewId, Vault
+from commandside.preview import Previews
 from domain.opaque import POSITION, Seal
 from domain.ports import Unavailable
 from domain.problem import PARAMETER, Problem, invalid
@@ -88,16 +89,17 @@ def build_app(
     if query:
         routes += queryside.api.routes.handlers(queries)
     if command:
+        definitions = Definitions(ports.bounds)
         jobs = Jobs(
             ports.log,
             ports.vault,
-            Definitions(ports.bounds),
+            definitions,
             now=ports.now,
             new_id=ports.new_id,
             positions=positions,
             zone_data=zone.VERSION,
         )
-        routes += commandside.api.routes.handlers(jobs, _report)
+        routes += commandside.api.routes.handlers(jobs, Previews(definitions, ports.now), _report)
     page = _ENCODE(document(routes))
 
     @get("/openapi.json", opt={"scope": _OPEN, "query": {}})

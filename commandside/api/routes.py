@@ -28,11 +28,12 @@ from commandside.api.requests import (
 )
 from commandside.batch import Batch, LineReply, Report
 from commandside.jobs import Done, Jobs, Sent
+from commandside.preview import Preview, Previews
 from commandside.reading import read_job, read_object
 from commandside.replies import JobReply
 from domain.problem import invalid
 from domain.refusal import Refused, token
-from domain.tenant import JOBS_WRITE
+from domain.tenant import JOBS_READ, JOBS_WRITE
 
 _ENCODE: Final = msgspec.json.Encoder().encode
 _JOB: Final = "/v1/jobs/{job_id:str}"
@@ -50,9 +51,29 @@ def _opt(summary: str, media: tuple[str, ...], body: dict[str, Any], **more: Any
     }
 
 
-def handlers(jobs: Jobs, report: Report) -> list[HTTPRouteHandler]:
+def handlers(jobs: Jobs, previews: Previews, report: Report) -> list[HTTPRouteHandler]:
     """Return the handlers; `report` takes exceptions that are bugs."""
-    return [*_definitions(jobs, report), *_commands(jobs)]
+    return [*_definitions(jobs, report), *_commands(jobs), _preview(previews)]
+
+
+def _preview(previews: Previews) -> HTTPRouteHandler:
+    @post(
+        "/v1/preview",
+        status_code=200,
+        opt=_opt(
+            "Say what a definition would do; nothing is stored",
+            JSON,
+            schema.PREVIEW,
+            scope=JOBS_READ,
+            answers={200: Preview},
+        ),
+    )
+    async def preview(request: HttpRequest) -> ASGIResponse:
+        expect(request, JSON)
+        found = previews.preview(request.user, *read_job(await body_of(request)))
+        return ASGIResponse(body=_ENCODE(found), media_type="application/json")
+
+    return preview
 
 
 def _definitions(jobs: Jobs, report: Report) -> list[HTTPRouteHandler]:

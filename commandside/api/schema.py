@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from commandside import definition as d
 from commandside import policies as p
+from commandside.preview import COUNT, COUNT_MAX
 from commandside.when import PARTS_MAX
 from domain.idempotency import TEMPLATE_BYTES_MAX
 from domain.job.events import ALLOW, LIMITS
@@ -141,6 +142,16 @@ DEFINE: Final = _object(
     "type",
     "target",
     description="a job; defining a key again revises its job",
+)
+PREVIEW: Final = _object(
+    {
+        "key": DEFINE["properties"]["key"],
+        **_FIELDS,
+        "count": {"type": "integer", "minimum": 1, "maximum": COUNT_MAX, "default": COUNT},
+        "after": _text("RFC 3339: fires after it; default now", maxLength=40),
+    },
+    "type",
+    description="a definition, of which all but its schedule may be left out",
 )
 PATCH: Final[dict[str, Any]] = {
     "type": "object",

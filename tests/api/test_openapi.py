@@ -75,6 +75,8 @@ REQUESTS: list[tuple[str, str, dict[str, Any] | None]] = [
     ("POST", "/v1/jobs", JOB),
     ("POST", "/v1/jobs", {"type": "x"}),
     ("POST", "/v1/jobs:batch", JOB),
+    ("POST", "/v1/preview", JOB),
+    ("POST", "/v1/preview", {"type": "x"}),
     ("GET", "/v1/jobs", None),
     ("GET", "/v1/jobs?limit=0", None),
     ("GET", "/v1/jobs/{job}", None),

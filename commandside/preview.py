@@ -1,0 +1,124 @@
+"""What an unsaved definition would do: its next fires, nominal and effective, and what surprises.
+
+All of it follows from the body, the instant and the zone data; nothing is stored.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from commandside.definition import Definitions
+from commandside.replies import Instant
+from domain.ids import job_id_of_key
+from domain.instant import DAY, rfc3339
+from domain.problem import Reason, invalid
+from domain.refusal import Refused
+from domain.schedule import zone
+from domain.schedule.jitter import due_at, jitter_ms
+from domain.schedule.once import read_instant
+from domain.schedule.schedule import Plan, ScheduleSpec, between, passed
+from domain.schedule.schedule import warnings as warnings_of
+from domain.schedule.telling import description, local_text, zone_of
+from domain.tenant import Caller
+
+COUNT: Final = 5
+COUNT_MAX: Final = 100
+COUNTED_MAX: Final = 1_440
+"""Fires of the next 24 h are counted up to here."""
+FIELDS: Final = ("count", "after")
+"""What a preview takes beside a definition."""
+
+
+class Fire(msgspec.Struct, kw_only=True):
+    """One occurrence. The spread of a job that has no id yet is not known, only its end."""
+
+    nominal: Instant
+    local: Annotated[str, Meta(description="as the clock of the schedule's zone shows it")]
+    due_at: Annotated[Instant | None, Meta(description="effective instant; null: not known yet")]
+    due_until: Annotated[Instant, Meta(description="it is not later than this")]
+
+
+class Preview(msgspec.Struct, kw_only=True):
+    """What a definition would do if it were stored now."""
+
+    description: Annotated[str, Meta(description="the schedule in plain words")]
+    timezone: str
+    zone_data: Annotated[str, Meta(description="version of the zone data that this follows from")]
+    fires: list[Fire]
+    fires_in_24h: Annotated[
+        int | None, Meta(description=f"of this job alone; null: more than {COUNTED_MAX}")
+    ]
+    warnings: list[str]
+
+
+class Previews:
+    """Answers previews under an operator's bounds."""
+
+    def __init__(self, definitions: Definitions, now: Callable[[], int]) -> None:
+        """`now` is ms of the database clock as estimated."""
+        self._definitions = definitions
+        self._now = now
+
+    def preview(self, caller: Caller, body: Mapping[str, Any], payload: bytes | None) -> Preview:
+        """Return the fires of a definition, which may lack its target; raises Problem."""
+        at = self._now()
+        count, after = _asked(body, at)
+        rest = {name: value for name, value in body.items() if name not in FIELDS}
+        asked = self._definitions.outline(rest, payload, at)
+        values = asked.values
+        schedule: ScheduleSpec = values["schedule"]
+        slots = between(schedule, values["starts_at"], values["ends_at"])
+        most = values["jitter_ms"]
+        job_id = job_id_of_key(caller.tenant_id, "key", asked.key) if asked.key else b""
+        jitter = None if most and not job_id else jitter_ms(job_id, most)
+        counted = passed(slots, at, at + DAY, COUNTED_MAX)
+        return Preview(
+            description=description(schedule),
+            timezone=zone_of(schedule),
+            zone_data=zone.VERSION,
+            fires=[
+                _fire(schedule, nominal, following, jitter, most)
+                for nominal, following in islice(_pairs(slots, after), count)
+            ],
+            fires_in_24h=counted[2] if counted else 0,
+            warnings=list(warnings_of(schedule, at)),
+        )
+
+
+def _asked(body: Mapping[str, Any], at: int) -> tuple[int, int]:
+    wrong: list[Reason] = []
+    count, after = body.get("count", COUNT), at
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= COUNT_MAX:
+        wrong.append(Refused("/count", f"a whole number from 1 to {COUNT_MAX}"))
+    if "after" in body:
+        try:
+            after = read_instant(body["after"]) if isinstance(body["after"], str) else -1
+        except ValueError as error:
+            wrong.append(Refused("/after", str(error)))
+        if after < 0:
+            wrong.append(Refused("/after", "a string: RFC 3339, from 1970 on"))
+    if wrong:
+        raise invalid(wrong)
+    return count, after
+
+
+def _pairs(slots: Plan, after: int) -> Iterator[tuple[int, int | None]]:
+    slot = slots.next_after(after)
+    while slot is not None:
+        following = slots.next_after(slot)
+        yield slot, following
+        slot = following
+
+
+def _fire(
+    schedule: ScheduleSpec, nominal: int, following: int | None, jitter: int | None, most: int
+) -> Fire:
+    return Fire(
+        nominal=rfc3339(nominal),
+        local=local_text(schedule, nominal),
+        due_at=None if jitter is None else rfc3339(due_at(nominal, following, jitter)),
+        due_until=rfc3339(due_at(nominal, following, most if jitter is None else jitter)),
+    )

@@ -146,13 +146,11 @@ class Flights:
             self._abandon(stripe, leased, tick)
             return
         for flight in leased:
-            pinned = flight.pinned
-            if flight.run.facts.payload_version == flight.job.facts.payload_version:
-                pinned = flight.job.facts.spec
-            if pinned is None:
-                stripe.unspecified.append((flight, not_after_us))
+            job = flight.job.facts
+            if flight.run.facts.payload_version == job.payload_version:
+                self._waiting.append((flight, job.spec, not_after_us))
             else:
-                self._waiting.append((flight, pinned, not_after_us))
+                stripe.unspecified.append((flight, not_after_us))
         self._call(tick)
 
     def ask_specs(self, stripe: Stripe, tick: Tick) -> bool:

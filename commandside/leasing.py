@@ -106,9 +106,7 @@ class Leasing:
         leased: list[Flight] = []
         for granted in reply.granted:
             flights.settle(entries.pop(granted.run.facts.run_id))
-            flight = Flight(granted.run, granted.job, stripe.index, alone=granted.alone)
-            flight.pinned = granted.pinned
-            leased.append(flight)
+            leased.append(Flight(granted.run, granted.job, stripe.index, alone=granted.alone))
         for run_id, wait_ms in reply.early:
             flights.again(entries.pop(run_id), tick.at + wait_ms)
         for run_id in reply.decide:

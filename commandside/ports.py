@@ -164,16 +164,11 @@ LogRequest = Lease | Append | Read | ReadSpecs | ReadDue | Defer | ReadBack | Re
 
 
 class Granted(msgspec.Struct, frozen=True, gc=False):
-    """A lease that is committed. `alone`: no other link of the job was open under the lock.
-
-    `pinned`: the spec that the run's body and key come from, where that is not the job's current
-    one (an edit between the first attempt and this one).
-    """
+    """A lease that is committed. `alone`: no other link of the job was open under the lock."""
 
     run: InFlight
     job: JobState
     alone: bool
-    pinned: JobSpec | None = None
 
 
 class LeaseReply(msgspec.Struct, gc=False):

@@ -5,7 +5,6 @@ from domain import chain
 from domain.envelope import Decision
 from domain.job import state as js
 from domain.job.ending import report_among
-from domain.job.events import JobSpec
 from domain.retry import classify, retry_after_ms
 from domain.run import events as re
 from domain.run import state as rs
@@ -46,7 +45,6 @@ class Flight:
         "beside",
         "fence",
         "job",
-        "pinned",
         "run",
         "sent_at",
         "stripe",
@@ -61,8 +59,6 @@ class Flight:
         self.fence = run.facts.fence
         self.answer: Answer | None = None
         """None: never sent."""
-        self.pinned: JobSpec | None = None
-        """The spec of the run's body and key, where that is known not to be the job's current."""
         self.sent_at = 0
         self.tries = 0
         self.beside: tuple[rs.OpenRun, ...] | None = None

@@ -319,10 +319,7 @@ class MemoryLog:
         alone = not any(
             d.run.facts.is_link and d.run.facts.life == facts.life for d in beside if d is not row
         )
-        pinned = None
-        if facts.payload_version != job.facts.payload_version:
-            pinned = self.spec_at(facts.job_id, facts.payload_version)
-        return Granted(run, job, alone, pinned)
+        return Granted(run, job, alone)
 
     def read_back(self, nonce: bytes, wants: Sequence[Want]) -> list[Granted]:
         """Return the leases at the version after the wanted one that carry the nonce."""

@@ -188,7 +188,7 @@ def read_back_parameters(wants: Sequence[Want], nonce: bytes, expires_at: int) -
 
 
 def ours(row: Fields) -> Iterator[Granted]:
-    """Read the leases of the row of `READ_BACK`; what was pinned is left out, they are past use."""
+    """Read the leases of the row of `READ_BACK`."""
     _, _, count, records, alone, states = row
     if records is None or alone is None or states is None or count is None:
         return

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from commandside import fault_points
+from commandside.chunks import FORMAT
 from commandside.ports import (
     ENTRY,
     ENTRY_BYTES,
@@ -33,7 +34,6 @@ from domain.job.state import JobState
 from domain.run.state import Ready
 from domain.sharding import shard_of
 
-FORMAT: Final = 1
 NEAR_MS: Final = 2 * SECOND
 """Due within this goes to the topics that are never paused."""
 ON_ITS_WAY_US: Final = 6_000_000

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from commandside import fault_points
+from commandside.chunks import HORIZON_MS
 from commandside.hand_off import HandOff
 from commandside.ports import ENTRY_BYTES, FaultPoint, NewId, ShardLeases, Telemetry, Tick
 from domain.ids import SIZE
@@ -23,7 +24,6 @@ LEASE_MS: Final = 6_000
 TRUST_US: Final = 5_000_000
 """A shard is believed to be ours for so long after a heartbeat was sent: less than its lease."""
 HEARTBEAT_US: Final = 1_000_000
-HORIZON_MS: Final = 60 * SECOND
 NEAR_BEHIND_MS: Final = 1 * SECOND
 NEAR_AHEAD_MS: Final = 5 * SECOND
 PASS_US: Final = 1_000_000

@@ -4,10 +4,8 @@ from typing import Final
 
 import msgspec
 
+from commandside.chunks import FORMAT
 from commandside.ports import ENTRY_BYTES, Chunk
-
-FORMAT: Final = 1
-"""Of both kinds of message; another one is of a later version and is passed over."""
 
 
 class Canary(msgspec.Struct, frozen=True, array_like=True, gc=False):

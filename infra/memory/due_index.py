@@ -4,6 +4,14 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from commandside.chunks import (
+    CHUNK_ENTRIES,
+    FORMAT,
+    HORIZON_MS,
+    QUEUED_MS_MAX,
+    REHAND_AFTER_MS,
+    REHAND_SPACING_MAX_MS,
+)
 from commandside.ports import (
     ENTRY,
     ENTRY_BYTES,
@@ -20,14 +28,7 @@ from domain.sharding import shard_of
 from infra.memory.log import Due, MemoryLog
 from projections.due_index import ACTIVE
 
-FORMAT: Final = 1
-CHUNK_ENTRIES: Final = 1_000
-REHAND_AFTER_MS: Final = 5_000
-REHAND_SPACING_MAX_MS: Final = 300_000
-QUEUED_MS_MAX: Final = 120_000
-"""What was handed off longer ago counts as lost, whatever the broker's offsets say."""
 OVERDUE_MS: Final = 10_000
-HORIZON_MS: Final = 60_000
 
 
 class MemoryDueIndex:

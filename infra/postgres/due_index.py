@@ -5,6 +5,14 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from commandside.chunks import (
+    CHUNK_ENTRIES,
+    FORMAT,
+    HORIZON_MS,
+    QUEUED_MS_MAX,
+    REHAND_AFTER_MS,
+    REHAND_SPACING_MAX_MS,
+)
 from commandside.ports import (
     ENTRY,
     Chunk,
@@ -18,12 +26,6 @@ from domain.run.state import OpenRun
 from infra.postgres import append, hand_off, reads
 from infra.postgres.blocking import BlockingWire
 from infra.postgres.connection import Reconnecting
-
-REHAND_AFTER_MS: Final = 5_000
-REHAND_SPACING_MAX_MS: Final = 300_000
-QUEUED_MS_MAX: Final = 120_000
-"""What was handed off longer ago counts as lost, whatever the broker's offsets say."""
-HORIZON_MS: Final = 60_000
 
 # Spacing doubles with every hand-off of the same version: 5, 10, 20 … 300 s after the last one.
 _STALE: Final = """
@@ -131,16 +133,16 @@ class PostgresDueIndex:
             groups.setdefault((shard, term, due_at // 1000, lane), []).append(entry)
         return [
             Chunk(
-                hand_off.FORMAT,
+                FORMAT,
                 b"",
                 shard,
                 term,
                 second,
                 lane,
-                b"".join(entries[at : at + hand_off.CHUNK_ENTRIES]),
+                b"".join(entries[at : at + CHUNK_ENTRIES]),
             )
             for (shard, term, second, lane), entries in groups.items()
-            for at in range(0, len(entries), hand_off.CHUNK_ENTRIES)
+            for at in range(0, len(entries), CHUNK_ENTRIES)
         ]
 
     def lapsed(self, shards: Sequence[int], limit: int) -> list[tuple[Standing, OpenRun]]:
@@ -182,10 +184,22 @@ class PostgresDueIndex:
         return reaped
 
     def unmark(self, shards: Sequence[int], before: int, limit: int) -> int:
-        """Take back marks older than `before` of rows that wake within 60 s; return how many."""
-        values = hand_off.unmark_parameters(list(shards), before, HORIZON_MS, limit)
-        lock = append.lock_parameters(shards)
-        return hand_off.count(self._log.call([("lock", lock), ("unmark", values)]))
+        """Take back marks older than `before` of rows that wake within 60 s; return how many.
+
+        In lots of one share of the shards, in turn: leases of the others go on beside each.
+        """
+        taken = 0
+        left = hand_off.shares(shards)
+        while left and taken < limit:
+            for share in tuple(left):
+                lot = min(hand_off.LOT_ROWS, limit - taken)
+                values = hand_off.unmark_parameters(share, before, HORIZON_MS, lot)
+                request = [("lock", append.lock_parameters(share)), ("unmark", values)]
+                found = hand_off.count(self._log.call(request)) if lot else 0
+                taken += found
+                if found < lot:
+                    left.remove(share)
+        return taken
 
     def health(self, shards: Sequence[int], part: int = 0, parts: int = 1) -> Overdue:
         """Return the liveness figures of these shards; chains of one part of all job ids."""

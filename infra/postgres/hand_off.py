@@ -1,7 +1,7 @@
 """The hand-off's statements: which rows are due soon, as chunks; and that they were published.
 
 What writes due rows runs after `append.LOCK` for their shards, like everything that does: leases
-write rows by the place where they found them. So marks come in lots of one share of the shards,
+write rows by the place where they found them. So marks come, and go, in lots of one share of them,
 each lot a transaction of its own, lest one holds every lock of the cell.
 """
 
@@ -10,14 +10,12 @@ from itertools import chain, repeat
 from struct import Struct
 from typing import Final
 
+from commandside.chunks import CHUNK_ENTRIES, FORMAT
 from commandside.ports import ENTRY_BYTES, Chunk, Published
 from infra.postgres import arrays
 from infra.postgres.rows import Fields, entry_of
 from projections.due_index import READY
 
-FORMAT: Final = 1
-CHUNK_ENTRIES: Final = 1_000
-"""Entries of one message: 60 kB, far under every broker's limit."""
 LOT_ROWS: Final = 1_000
 """Rows marked in one transaction, so that leases wait for some milliseconds at most."""
 SHARES: Final = 4
@@ -109,6 +107,12 @@ def chunks(row: Fields, terms: dict[int, int]) -> Iterator[Chunk]:
             entries = data[start : min(start + part, end)]
             yield Chunk(FORMAT, b"", shard, terms[shard], second, lane, entries)
         offset = end
+
+
+def shares(shards: Sequence[int]) -> list[list[int]]:
+    """Return the shards by share, those shares that have any."""
+    found = ([shard for shard in shards if shard % SHARES == share] for share in range(SHARES))
+    return [share for share in found if share]
 
 
 def lots(published: Sequence[Published]) -> Iterator[list[Published]]:

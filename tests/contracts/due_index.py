@@ -210,6 +210,30 @@ class DueIndexContract:
 
     # ---------------------------------------------------------------- stale
 
+    def test_marks_that_are_taken_back_let_their_rows_be_handed_off_again(self, hand: Hand) -> None:
+        runs = [hand.once(hand.now() + 1_000, shard=shard) for shard in hand.shards]
+        assert hand.hand_off() == len(runs)
+        before = hand.now() + MINUTE
+        assert hand.index.unmark(hand.shards, before, LIMIT) == len(runs)
+        assert hand.index.unmark(hand.shards, before, LIMIT) == 0
+        assert hand.hand_off() == len(runs)
+
+    def test_no_more_marks_are_taken_back_than_is_said(self, hand: Hand) -> None:
+        for shard in hand.shards:
+            hand.once(hand.now() + 1_000, shard=shard)
+        count, before = hand.hand_off(), hand.now() + MINUTE
+        assert hand.index.unmark(hand.shards, before, 3) == 3
+        assert hand.index.unmark(hand.shards, before, LIMIT) == count - 3
+
+    def test_marks_of_later_of_rows_far_ahead_and_of_others_stay(self, hand: Hand) -> None:
+        hand.once(hand.now() + 1_000, shard=0)
+        hand.once(hand.now() + 10 * MINUTE, shard=1)
+        assert hand.hand_off() == 2
+        before = hand.now() + MINUTE
+        assert hand.index.unmark(hand.shards, 1, LIMIT) == 0
+        assert hand.index.unmark([2, 3], before, LIMIT) == 0
+        assert hand.index.unmark(hand.shards, before, LIMIT) == 1
+
     def test_what_was_never_handed_off_is_stale_five_seconds_after_its_instant(
         self, hand: Hand
     ) -> None:

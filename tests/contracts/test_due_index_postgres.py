@@ -1,16 +1,20 @@
 """Due index and shard leases on real Postgres; time passes by moving stored instants back."""
 
 import select
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import psycopg
 import pytest
 
+from infra.postgres.append import lock_parameters
+from infra.postgres.blocking import BlockingWire
 from infra.postgres.due_index import PostgresDueIndex
 from infra.postgres.fire_log import PostgresFireLog
+from infra.postgres.hand_off import count as count_of
 from infra.postgres.shard_leases import PostgresShardLeases
-from tests.contracts.due_index import DueIndexContract
+from infra.postgres.wire import Statement
+from tests.contracts.due_index import DueIndexContract, Hand
 from tests.contracts.shard_leases import ShardLeasesContract
 from tests.engines.databases import SHARDS
 
@@ -58,7 +62,27 @@ def bench(log_database: str) -> Iterator[OnPostgres]:
 
 
 class TestPostgresDueIndex(DueIndexContract):
-    pass
+    def test_marks_are_taken_back_in_lots_that_lock_few_shards(
+        self, hand: Hand, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("infra.postgres.hand_off.LOT_ROWS", 2)
+        for shard in (*hand.shards, *hand.shards):
+            hand.once(hand.now() + 1_000, shard=shard)
+        count, before = hand.hand_off(), hand.now() + 60_000
+        locked: list[bytes] = []
+        call = BlockingWire.call
+
+        def watched(wire: BlockingWire, request: Sequence[Statement]) -> tuple[bytes | None, ...]:
+            assert [name for name, _ in request] == ["lock", "unmark"]
+            locked.append(request[0][1][0])
+            row = call(wire, request)
+            assert count_of(row) <= 2
+            return row
+
+        monkeypatch.setattr(BlockingWire, "call", watched)
+        assert hand.index.unmark(hand.shards, before, 1_000) == count
+        shares = [lock_parameters(share)[0] for share in (range(n, SHARDS, 4) for n in range(4))]
+        assert set(locked) == set(shares)
 
 
 class TestPostgresShardLeases(ShardLeasesContract):

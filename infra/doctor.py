@@ -25,13 +25,13 @@ from infra import clock, settings
 from infra.clickhouse.connection import Connection
 from infra.embedded.errors import EngineError
 from infra.kafka.options import KafkaOptions, client_config
+from infra.listening import free_port
 from infra.ops import READYZ_TIMEOUT_S, ask_readiness
 from infra.postgres import migrate
 from infra.postgres.connection import connect
 from infra.settings import Settings
 from infra.up import running
 from infra.up.engines import HISTORY_KEY
-from infra.up.ports import free_port
 from infra.up.schema import PARTITIONS
 from infra.vault import MasterKeyError, master_key
 from infra.versions import program_versions

@@ -33,8 +33,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from infra.embedded import processes
+from infra.embedded.engine import Engine
 from infra.embedded.errors import EngineError
-from infra.embedded.loopback import HOST, choose_port
+from infra.listening import LOOPBACK, free_port
 
 PORT_SETTING = "kafka.port"
 
@@ -52,26 +53,21 @@ class BrokerOptions(msgspec.Struct, frozen=True, kw_only=True):
     start_timeout_s: float = 15.0
 
 
-class EmbeddedBroker:
+class EmbeddedBroker(Engine):
     """One broker under our control; `recycle` wipes it at the same address."""
 
     def __init__(self, options: BrokerOptions) -> None:
         """Remember the options; nothing is touched before `start`."""
+        super().__init__("the broker")
         self.options = options
         self.log_path = options.data_dir / "broker.log"
         self.port = options.port
         self._lock: processes.FolderLock | None = None
-        self._child: processes.Child | None = None
-
-    @property
-    def pid(self) -> int:
-        """The broker's process id."""
-        return self._running().pid
 
     @property
     def address(self) -> str:
         """`host:port`, what clients call `bootstrap.servers`."""
-        return f"{HOST}:{self.port}"
+        return f"{LOOPBACK}:{self.port}"
 
     def start(self) -> Self:
         """Start, and return once it answers a metadata request.
@@ -82,7 +78,7 @@ class EmbeddedBroker:
         self._lock = processes.FolderLock(self.options.data_dir / "lock", "broker")
         try:
             processes.reap(self._record_path, _STOP_TIMEOUT_S)
-            self.port = choose_port(self.options.port, PORT_SETTING)
+            self.port = free_port(LOOPBACK, self.options.port, PORT_SETTING)
             self._launch()
         except BaseException:
             self._abandon()
@@ -105,32 +101,9 @@ class EmbeddedBroker:
         self._running().kill()
         self._abandon()
 
-    def exit_status(self) -> int | None:
-        """The broker's exit status, or None while it runs."""
-        return self._running().exit_status()
-
-    def rss_bytes(self) -> int:
-        """Resident memory in bytes; what the supervisor compares with its bound."""
-        return self._running().rss_bytes()
-
-    def __enter__(self) -> Self:
-        """Start."""
-        return self.start()
-
-    def __exit__(self, *_exc: object) -> None:
-        """Stop, if it is still running."""
-        if self._child is not None:
-            self.stop()
-
     @property
     def _record_path(self) -> Path:
         return self.options.data_dir / "broker.pid"
-
-    def _running(self) -> processes.Child:
-        if self._child is None:
-            message = "the broker is not running"
-            raise EngineError(message)
-        return self._child
 
     def _abandon(self) -> None:
         if self._child is not None:
@@ -164,7 +137,7 @@ class EmbeddedBroker:
     def _listens(self) -> bool:
         # Asked first: librdkafka would back off after a refused connection.
         try:
-            socket.create_connection((HOST, self.port), _PROBE_TIMEOUT_S).close()
+            socket.create_connection((LOOPBACK, self.port), _PROBE_TIMEOUT_S).close()
         except OSError:
             return False
         return True

@@ -29,10 +29,11 @@ import msgspec
 import infra
 from infra.embedded import processes
 from infra.embedded.account import account_for_root, let_pass
+from infra.embedded.engine import Engine
 from infra.embedded.errors import EngineError
 from infra.embedded.history_http import HttpServer, Limits
-from infra.embedded.loopback import HOST, choose_port, listen
 from infra.embedded.tether import become
+from infra.listening import LOOPBACK, free_port, listen
 
 PORT_SETTING = "clickhouse.port"
 
@@ -53,25 +54,20 @@ class HistoryOptions(msgspec.Struct, frozen=True, kw_only=True):
     start_timeout_s: float = 60.0
 
 
-class EmbeddedHistory:
+class EmbeddedHistory(Engine):
     """The history process under our control."""
 
     def __init__(self, options: HistoryOptions) -> None:
         """Remember the options; nothing is touched before `start`."""
+        super().__init__("history")
         self.options = options
         self.log_path = options.data_dir / "history.log"
         self.port = options.port
-        self._child: processes.Child | None = None
-
-    @property
-    def pid(self) -> int:
-        """The process id."""
-        return self._running().pid
 
     @property
     def address(self) -> str:
         """`host:port` of the HTTP interface."""
-        return f"{HOST}:{self.port}"
+        return f"{LOOPBACK}:{self.port}"
 
     def start(self) -> Self:
         """Start, and return once it answers; it is warm then.
@@ -82,7 +78,7 @@ class EmbeddedHistory:
         # Resolved here, so that the child's working directory does not matter.
         folder = Path(os.path.realpath(self.options.data_dir))
         record = folder / "history.pid"
-        self.port = choose_port(self.options.port, PORT_SETTING)
+        self.port = free_port(LOOPBACK, self.options.port, PORT_SETTING)
         password = self.options.password_file
         extra = ("--password-file", os.path.realpath(password)) if password else ()
         self._child = child = processes.Child(
@@ -123,30 +119,8 @@ class EmbeddedHistory:
         self._running().kill()
         self._child = None
 
-    def exit_status(self) -> int | None:
-        """The exit status, or None while it runs."""
-        return self._running().exit_status()
-
-    def rss_bytes(self) -> int:
-        """Resident memory in bytes."""
-        return self._running().rss_bytes()
-
-    def __enter__(self) -> Self:
-        """Start."""
-        return self.start()
-
-    def __exit__(self, *_exc: object) -> None:
-        """Stop, if it is still running."""
-        if self._child is not None:
-            self.stop()
-
-    def _running(self) -> processes.Child:
-        if self._child is None:
-            raise EngineError("history is not running")
-        return self._child
-
     def _answers(self) -> bool:
-        connection = http.client.HTTPConnection(HOST, self.port, timeout=_PING_TIMEOUT_S)
+        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=_PING_TIMEOUT_S)
         try:
             connection.request("GET", "/ping")
             return connection.getresponse().read() == b"Ok.\n"
@@ -170,7 +144,7 @@ def serve(options: HistoryOptions, stop: threading.Event) -> None:
     password = _read_password(options.password_file)
     with (
         processes.FolderLock(folder / "lock", "history", _LOCK_TIMEOUT_S),
-        listen(options.port, PORT_SETTING) as listener,
+        listen(LOOPBACK, options.port, PORT_SETTING) as listener,
     ):
         _give_up_root(folder)
         engine = HistoryEngine(folder / "chdb")

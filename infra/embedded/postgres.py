@@ -27,6 +27,7 @@ from psycopg.conninfo import make_conninfo
 
 from infra.embedded import processes
 from infra.embedded.account import account_for_root, let_pass
+from infra.embedded.engine import Engine
 from infra.embedded.errors import EngineError
 
 USER = "tocsin"
@@ -69,11 +70,12 @@ class PostgresOptions(msgspec.Struct, frozen=True, kw_only=True):
     settings: Mapping[str, str] = {}
 
 
-class EmbeddedPostgres:
+class EmbeddedPostgres(Engine):
     """One Postgres server under our control: `start`, use `conninfo`, `stop`."""
 
     def __init__(self, options: PostgresOptions) -> None:
         """Remember the options; nothing is touched before `start`."""
+        super().__init__("postgres")
         self.options = options
         self.folder = Path(os.path.realpath(options.data_dir))
         self.cluster_dir = self.folder / "pgdata"
@@ -81,12 +83,6 @@ class EmbeddedPostgres:
         self.socket_dir = _socket_dir(self.folder)
         self._account: processes.Account | None = None
         self._lock: processes.FolderLock | None = None
-        self._child: processes.Child | None = None
-
-    @property
-    def pid(self) -> int:
-        """The postmaster's process id."""
-        return self._running().pid
 
     @property
     def address(self) -> str:
@@ -130,28 +126,9 @@ class EmbeddedPostgres:
         self._running().kill()
         self._abandon()
 
-    def exit_status(self) -> int | None:
-        """The postmaster's exit status, or None while it runs."""
-        return self._running().exit_status()
-
     def rss_bytes(self) -> int:
         """Resident memory of the postmaster and its children, their shared pages counted once."""
         return processes.rss_bytes(self.pid, *processes.children(self.pid))
-
-    def __enter__(self) -> Self:
-        """Start."""
-        return self.start()
-
-    def __exit__(self, *_exc: object) -> None:
-        """Stop, if it is still running."""
-        if self._child is not None:
-            self.stop()
-
-    def _running(self) -> processes.Child:
-        if self._child is None:
-            message = "postgres is not running"
-            raise EngineError(message)
-        return self._child
 
     def _end(self, signal_number: int) -> None:
         self._running().stop(signal_number, _STOP_TIMEOUT_S)

@@ -14,12 +14,12 @@ from commandside.hand_off import SelfHandOff
 from commandside.prompt import PromptLog
 from domain.target import address_rules
 from infra.clickhouse.runs import ClickHouseRuns
+from infra.listening import free_port
 from infra.postgres.board import PostgresBoard
 from infra.postgres.command_log import PostgresCommandLog
 from infra.postgres.tenants import PostgresKeys
 from infra.request_heads import BoundedHeads
 from infra.roles.process import Process
-from infra.up.ports import free_port
 from infra.vault import TenantVault
 from infra.web import WebPorts, build_app
 from queryside.queries import Views

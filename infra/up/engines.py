@@ -5,13 +5,12 @@ from importlib.metadata import version
 from typing import Final
 
 from infra.embedded import broker, history, postgres
-from infra.embedded.loopback import HOST
 from infra.ids import new_secret
 from infra.kafka.options import EMBEDDED_SESSION_TIMEOUT_MS
+from infra.listening import LOOPBACK, free_port
 from infra.postgres.connection import connect
 from infra.settings import Settings, replaced
 from infra.up.keeper import Keeper
-from infra.up.ports import free_port
 from infra.up.running import write_privately
 
 POSTGRES, BROKER, HISTORY = "postgres", "broker", "history"
@@ -38,7 +37,7 @@ class Engines:
         if not settings.postgres.url:
             self._keep_postgres(say)
         if not settings.kafka.bootstrap:
-            port = free_port(HOST, settings.kafka.port, broker.PORT_SETTING)
+            port = free_port(LOOPBACK, settings.kafka.port, broker.PORT_SETTING)
             options = broker.BrokerOptions(data_dir=folder / BROKER, port=port)
             engine = broker.EmbeddedBroker(options)
             self.keepers[BROKER] = Keeper(BROKER, engine, say, settings.kafka.memory_mb)
@@ -113,7 +112,7 @@ class Engines:
         password, password_file = new_secret().hex(), folder / HISTORY_KEY
         folder.mkdir(parents=True, exist_ok=True)
         write_privately(password_file, password.encode())
-        port = free_port(HOST, self.settings.clickhouse.port, history.PORT_SETTING)
+        port = free_port(LOOPBACK, self.settings.clickhouse.port, history.PORT_SETTING)
         engine = history.EmbeddedHistory(
             history.HistoryOptions(
                 data_dir=folder / HISTORY, port=port, password_file=password_file

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import infra
+from infra.listening import free_port, shown_host
 from infra.settings import Settings, exported, replaced
-from infra.up.ports import free_port, shown_host
 from infra.up.role import RoleOptions, RoleProcess
 
 ROLES: Final = ("api", "scheduler", "dispatcher", "projector")

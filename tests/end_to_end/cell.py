@@ -13,9 +13,9 @@ import msgspec
 import psycopg
 
 from infra.embedded.processes import Child, ChildOptions, wait_until
+from infra.listening import free_port
 from infra.postgres.tenants import Tenants
 from infra.settings import Settings, exported, replaced
-from infra.up.ports import free_port
 from infra.vault import master_key
 
 ROOT: Final = Path(__file__).parents[2]

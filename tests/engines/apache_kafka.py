@@ -20,8 +20,8 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from infra.embedded.loopback import HOST, choose_port
 from infra.embedded.processes import Child, ChildOptions
+from infra.listening import LOOPBACK, free_port
 
 POM = Path(__file__).with_name("kafka") / "pom.xml"
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "kafka"
@@ -82,14 +82,14 @@ class ApacheKafka:
         self._settings = folder / "server.properties"
         self._data = folder / "data"
         self._child: Child | None = None
-        self.port = choose_port(port, "port")
-        self._controller_port = choose_port(0, "controller port")
+        self.port = free_port(LOOPBACK, port, "port")
+        self._controller_port = free_port(LOOPBACK, 0, "controller port")
         folder.mkdir(parents=True, exist_ok=True)
 
     @property
     def bootstrap(self) -> str:
         """The address for `bootstrap.servers`."""
-        return f"{HOST}:{self.port}"
+        return f"{LOOPBACK}:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -142,7 +142,7 @@ class ApacheKafka:
     def _format(self) -> None:
         self._settings.write_text(
             PROPERTIES.format(
-                host=HOST,
+                host=LOOPBACK,
                 port=self.port,
                 controller_port=self._controller_port,
                 data=self._data,

@@ -13,6 +13,7 @@ import pytest
 from infra.embedded.errors import EngineError
 from infra.embedded.processes import start_ticks
 from infra.lifecycle import Stop
+from infra.listening import free_port, shown_host
 from infra.settings import Settings, load, replaced
 from infra.up import running
 from infra.up.backoff import FIRST_US, MAX_US, STEADY_US, Backoff
@@ -20,7 +21,6 @@ from infra.up.console import Console
 from infra.up.demo import fire_line
 from infra.up.engines import HISTORY_KEY, Engines
 from infra.up.exposition import merged
-from infra.up.ports import free_port, shown_host
 from infra.up.running import CLICKHOUSE, KAFKA, POSTGRES, NotRunning, Running, attached
 from infra.up.supervisor import Supervisor
 

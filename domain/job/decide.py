@@ -15,6 +15,7 @@ from domain.job import events as e
 from domain.job import state as s
 from domain.job.command import By, NewJob, Outcome, absent, wrong_state
 from domain.job.planning import first_link, plan_next, settle, skipped
+from domain.job.replan import replan
 from domain.job.revise import revise
 from domain.run import events as re
 from domain.run import state as rs
@@ -29,6 +30,7 @@ __all__ = [
     "cancel",
     "define",
     "pause",
+    "replan",
     "resume",
     "revise",
     "trigger",

@@ -121,7 +121,15 @@ def evolve(job_id: bytes, state: JobState | None, event: e.JobEvent) -> JobState
         case e.Finished():
             assert isinstance(state, Active)
             return Finished(facts)
-        case e.RunRequested() | e.Replanned() | e.CatchUpClosed():
+        case e.Replanned():
+            # A spec of its own: a slot may come back under it that was withdrawn before.
+            facts = msgspec.structs.replace(
+                facts, spec_version=facts.version, zone_data=event.zone_data
+            )
+            if isinstance(state, Paused):
+                return msgspec.structs.replace(state, facts=facts, held=b"")
+            return msgspec.structs.replace(state, facts=facts)
+        case e.RunRequested() | e.CatchUpClosed():
             return msgspec.structs.replace(state, facts=facts)
         case _:
             assert_never(event)

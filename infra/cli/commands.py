@@ -100,6 +100,15 @@ def _keys(words: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
+def _zones(words: argparse.Namespace, settings: Settings) -> int:
+    from infra import zones
+
+    settings = attached(settings, POSTGRES)
+    change = zones.apply if words.action == "apply" else zones.diff
+    change(settings, lambda line: print(line, flush=True))
+    return 0
+
+
 def _doctor(words: argparse.Namespace, settings: Settings) -> int:
     from infra import doctor
 
@@ -123,4 +132,5 @@ _COMMANDS: Final[dict[str, Callable[[argparse.Namespace, Settings], int]]] = {
     "migrate": _migrate,
     "keys": _keys,
     "doctor": _doctor,
+    "zones": _zones,
 }

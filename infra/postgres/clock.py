@@ -11,6 +11,7 @@ PERIOD_S: Final = 1.0
 FRESH_US: Final = 5_000_000
 """Without an answer for so long, Postgres counts as away."""
 CLOSE_TIMEOUT_S: Final = 2.0
+_ASK: Final = "select tocsin_now(), (select zone_data from installation)"
 
 
 class TimeKeeper:
@@ -21,6 +22,8 @@ class TimeKeeper:
         self.clock = DatabaseClock()
         self.trouble = "Postgres has not answered yet"
         """Why the last question failed, for people; empty while all is well."""
+        self.zone_data = ""
+        """What the installation plans with, as last heard; empty before, or where none is fixed."""
         self._link = Reconnecting(conninfo, "clock")
         self._heard_us = 0
         self._closing = threading.Event()
@@ -55,12 +58,13 @@ class TimeKeeper:
         try:
             with self._link.use() as connection:
                 sent_us = mono_us()
-                row = connection.execute("select tocsin_now()", prepare=True).fetchone()
+                row = connection.execute(_ASK, prepare=True).fetchone()
                 received_us = mono_us()
         except Unavailable as away:
             self.trouble = str(away)
             return
         assert row is not None
         self.clock.heard(row[0], sent_us, received_us)
+        self.zone_data = row[1] or ""
         self._heard_us = received_us
         self.trouble = ""

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 import psycopg
 
+from domain.schedule import zone
 from infra.postgres.connection import connect
 
 LOCK_KEY: Final = 7_001
@@ -36,9 +37,10 @@ where name in ('synchronous_commit', 'fsync', 'full_page_writes') and setting = 
 order by name
 """
 _INSTALL: Final = """
-insert into installation (id, shards, partitions) values (%s, %s, %s)
-on conflict (only_row) do update set id = installation.id
-returning id, shards, partitions
+insert into installation (id, shards, partitions, zone_data) values (%s, %s, %s, %s)
+on conflict (only_row) do update
+    set zone_data = coalesce(installation.zone_data, excluded.zone_data)
+returning id, shards, partitions, zone_data
 """
 _SHARDS: Final = """
 insert into shards (shard) select s from generate_series(0, %s - 1) s
@@ -64,11 +66,12 @@ class Migration(msgspec.Struct, frozen=True):
 
 
 class Installation(msgspec.Struct, frozen=True):
-    """What is fixed when Tocsin is installed."""
+    """What is fixed when Tocsin is installed, and the zone data that it plans with now."""
 
     id: bytes
     shards: int
     partitions: int
+    zone_data: str
 
 
 def migrations() -> list[Migration]:
@@ -121,10 +124,17 @@ def pending(conninfo: str) -> list[str]:
 def install(conninfo: str, new_id: bytes, shards: int, partitions: int) -> Installation:
     """Fix shards and partitions on the first call, and return what was fixed then."""
     with connect(conninfo) as connection, connection.transaction():
-        row = connection.execute(_INSTALL, (new_id.hex(), shards, partitions)).fetchone()
+        values = (new_id.hex(), shards, partitions, zone.VERSION)
+        row = connection.execute(_INSTALL, values).fetchone()
         assert row is not None
         connection.execute(_SHARDS, (row[1],))
-        return Installation(row[0].bytes, row[1], row[2])
+        return Installation(row[0].bytes, *row[1:])
+
+
+def change_zone_data(conninfo: str) -> None:
+    """Let the installation plan with this process' zone data: nodes with others stop planning."""
+    with connect(conninfo) as connection:
+        connection.execute("update installation set zone_data = %s", (zone.VERSION,))
 
 
 def installed(conninfo: str) -> Installation:
@@ -136,10 +146,13 @@ def installed(conninfo: str) -> Installation:
     if waiting:
         raise MigrationError(f"run `tocsin migrate` first: {', '.join(waiting)} to apply")
     with connect(conninfo) as connection:
-        row = connection.execute("select id, shards, partitions from installation").fetchone()
+        row = connection.execute(
+            "select id, shards, partitions, coalesce(zone_data, %s) from installation",
+            (zone.VERSION,),
+        ).fetchone()
     if row is None:
         raise MigrationError("run `tocsin migrate` first: nothing is installed here")
-    return Installation(row[0].bytes, row[1], row[2])
+    return Installation(row[0].bytes, *row[1:])
 
 
 def check_durability(conninfo: str) -> None:

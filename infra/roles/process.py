@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from typing import Final
 
 from commandside.ports import Tick, Unavailable
+from domain.schedule import zone
 from infra import clock, lifecycle
 from infra.faults import NoFaults, SuicideAt, fault_point
 from infra.kafka.options import KafkaOptions
@@ -20,6 +21,12 @@ from infra.vault import check_master, master_key
 
 STALE: Final = "Postgres has not answered for 5 s"
 JUMPED: Final = "the database's clock, or this node's, has jumped; waiting for two equal answers"
+OTHER_ZONES: Final = (
+    "this node has zone data {}, and this installation plans with {}: give the node those, or "
+    "change over with `tocsin zones apply` (`tocsin zones diff` shows what would move)"
+)
+READERS: Final = frozenset({"projector", "query"})
+"""Roles that plan nothing."""
 DISTRUST_US: Final = 100_000
 GARBAGE: Final = (50_000, 20, 50)
 """Most of what we allocate is never in a cycle, and structs on the fire path are not even tracked:
@@ -65,9 +72,19 @@ class Process:
         shown: dict[str, object] = {"role": self.role, "ready": True, **self.more()}
         if not self.keeper.fresh:
             shown |= {"ready": False, "because": self.keeper.trouble or STALE}
-        elif not self.keeper.clock.trusted:
-            shown |= {"ready": False, "because": JUMPED}
+        elif self.doubt:
+            shown |= {"ready": False, "because": self.doubt}
         return shown
+
+    @property
+    def doubt(self) -> str:
+        """Why this process decides nothing just now; empty where it may."""
+        if not self.keeper.clock.trusted:
+            return JUMPED
+        planned_with = self.keeper.zone_data
+        if planned_with in {"", zone.VERSION} or self.role in READERS:
+            return ""
+        return OTHER_ZONES.format(zone.VERSION, planned_with)
 
     def queue(self, *, produces: bool = False, consumes: bool = False) -> KafkaReadyQueue:
         """Return a client of the broker."""
@@ -86,8 +103,8 @@ class Process:
 
     def now(self) -> int:
         """Return the database clock, ms; raises Unavailable while it is in doubt."""
-        if not self.keeper.clock.trusted:
-            raise Unavailable(JUMPED)
+        if self.doubt:
+            raise Unavailable(self.doubt)
         return self.keeper.clock.now()
 
     def unavailable(self, detail: str) -> None:
@@ -97,7 +114,7 @@ class Process:
 
 
 class Trusting:
-    """A role that rests while the clocks do not agree: nothing is decided by a time in doubt."""
+    """A role that rests while the clocks or the zone data of nodes do not agree."""
 
     def __init__(self, role: lifecycle.Role, process: Process) -> None:
         self._role, self._process = role, process
@@ -109,12 +126,13 @@ class Trusting:
 
     def run_one_batch(self, tick: Tick) -> int:
         """Run the role, or rest."""
-        if self._process.keeper.clock.trusted:
+        doubt = self._process.doubt
+        if not doubt:
             self._said = False
             return self._role.run_one_batch(tick)
         if not self._said:
             self._said = True
-            self._process.unavailable(JUMPED)
+            self._process.unavailable(doubt)
         return DISTRUST_US
 
     def drain(self, tick: Tick) -> bool:
@@ -131,8 +149,7 @@ def loop(
 
     def waited_for() -> lifecycle.Sockets:
         # A role that rests reads nothing: its sockets would wake it for ever.
-        trusted = process.keeper.clock.trusted
-        return sockets() if sockets is not None and trusted else ((), ())
+        return sockets() if sockets is not None and not process.doubt else ((), ())
 
     with lifecycle.Stop() as stop:
         drained = lifecycle.run(

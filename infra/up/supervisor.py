@@ -9,11 +9,13 @@ from typing import Any, Final
 
 import msgspec
 
+from domain.schedule import zone
 from domain.tenant import SCOPES
-from infra import clock
+from infra import clock, zones
 from infra.embedded.processes import start_ticks
 from infra.lifecycle import DRAIN_US, Stop
 from infra.ops import OpsServer
+from infra.postgres import migrate
 from infra.settings import Settings, replaced
 from infra.telemetry import Telemetry
 from infra.up import running
@@ -74,6 +76,8 @@ class Supervisor:
         self._await_engine(POSTGRES)
         for name in bring_forward(self.settings):
             self._say(f"schema: applied {name}")
+        if migrate.installed(self.settings.postgres.url).zone_data != zone.VERSION:
+            zones.apply(self.settings, self._say)
         self.api_key = self._key()
         # Beside the other engines: roles wait for those, as they do whenever one is away.
         self.roles.start()

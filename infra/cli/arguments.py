@@ -44,6 +44,12 @@ def parser() -> argparse.ArgumentParser:
     actions = zones.add_subparsers(dest="action", required=True, metavar="ACTION")
     diff = actions.add_parser("diff", help="list the occurrences that would move; changes nothing")
     _where(diff, _KEPT)
+    diff.add_argument(
+        "--old",
+        type=Path,
+        metavar="DIR",
+        help="where the tzdata package of before is: compare the fires of the coming year, too",
+    )
     apply = actions.add_parser("apply", help="plan those anew; nodes with other data stop planning")
     _where(apply, _KEPT)
     doctor = _command(commands, "doctor", "check engines and settings; say how to put them right")

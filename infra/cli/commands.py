@@ -104,8 +104,17 @@ def _zones(words: argparse.Namespace, settings: Settings) -> int:
     from infra import zones
 
     settings = attached(settings, POSTGRES)
-    change = zones.apply if words.action == "apply" else zones.diff
-    change(settings, lambda line: print(line, flush=True))
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    if words.action == "apply":
+        zones.apply(settings, say)
+        return 0
+    try:
+        zones.diff(settings, say, words.old)
+    except ValueError as error:
+        raise SettingsError(f"--old: {error}") from error
     return 0
 
 

@@ -1,7 +1,10 @@
 """A change of zone data on a real Postgres: what moves, and who may plan."""
 
 import asyncio
+import shutil
 from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -103,6 +106,33 @@ def test_what_moves_is_planned_anew_once(moved: str) -> None:
             "select count(*) from events where name = 'job.replanned.v1'"
         ).fetchone()
     assert names == (JOBS,)
+
+
+def test_the_fires_of_the_coming_year_are_compared_with_those_of_older_data(
+    log_database: str, tmp_path: Path
+) -> None:
+    define_daily(log_database, "Asia/Tokyo", JOBS)
+    define_daily(log_database, "UTC", 1)
+    shutil.copytree(str(files("tzdata")), tmp_path / "tzdata")
+    old = tmp_path / "tzdata"
+    (old / "zoneinfo" / "Asia" / "Tokyo").write_bytes(
+        (old / "zoneinfo" / "Asia" / "Shanghai").read_bytes()
+    )
+    init = old / "__init__.py"
+    init.write_text(init.read_text().replace(zone.VERSION, "1999a"))
+    said: list[str] = []
+    zones.diff(settings_of(log_database), said.append, tmp_path)
+    assert [line for line in said if line.startswith("59 23 * * * Asia/Tokyo  3 jobs, 36")]
+    assert said[-1] == (
+        f"1 of 2 schedules fire otherwise in the coming year with {zone.VERSION} than with 1999a"
+    )
+
+
+def test_a_folder_without_zone_data_is_refused_with_what_would_make_it(
+    log_database: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match="pip install --target"):
+        zones.diff(settings_of(log_database), print, tmp_path)
 
 
 def test_a_new_installation_plans_with_the_data_of_whoever_installs_it(log_database: str) -> None:

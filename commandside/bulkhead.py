@@ -1,7 +1,7 @@
 """No target host has all the calls of a dispatcher: at most a share, and the rest waits by itself.
 
-A host that hangs keeps each call for the whole of its timeout. Without a share its calls would be
-all there are, and nobody else's could begin.
+A host (with its port) that hangs keeps each call for the whole of its timeout. Without a share its
+calls would be all there are, and nobody else's could begin.
 
     call ─► gate of its host ─has a place─► called
                  │ full: leased already, waits for a place or for its send deadline
@@ -24,6 +24,9 @@ from domain.job.events import JobSpec
 Waiting = tuple[Flight, JobSpec, int]
 """A leased attempt that waits for room, the spec of its body, and the instant not to send after."""
 
+Origin = tuple[str, int]
+"""Host and port: a service is one, and neither its neighbours on the host nor those elsewhere."""
+
 GRACE_US: Final = 100_000
 """A gate is not shut before it has been full for so long: a burst at a quick host is over then."""
 WINDOWS: Final = 3
@@ -34,6 +37,11 @@ HELD_MAX: Final = 10_000
 """Entries held for all gates together; more are deferred at once."""
 KNOWN_MAX: Final = 50_000
 """Jobs whose host is remembered while a gate is shut; with more, all are read anew."""
+
+
+def origin(spec: JobSpec) -> Origin:
+    """Return what a job calls."""
+    return spec.target.host, spec.target.port
 
 
 class Gate:
@@ -66,31 +74,31 @@ class Bulkhead:
 
     def __init__(self, share: int) -> None:
         self.share = share
-        self.crowded: dict[str, Gate] = {}
+        self.crowded: dict[Origin, Gate] = {}
         """Gates with something that waits."""
         self.passing: dict[bytes, Gate] = {}
         """Runs that have left `held` and are not leased yet."""
         self.held = 0
         self._now_us = 0
-        self._gates: dict[str, Gate] = {}
-        self._known: dict[bytes, str] = {}
+        self._gates: dict[Origin, Gate] = {}
+        self._known: dict[bytes, Origin] = {}
         """Job → host; empty while no gate is crowded."""
 
-    def gate(self, host: str) -> Gate:
+    def gate(self, origin: Origin) -> Gate:
         """Return the gate of a host."""
-        gate = self._gates.get(host)
+        gate = self._gates.get(origin)
         if gate is None:
-            gate = self._gates[host] = Gate()
+            gate = self._gates[origin] = Gate()
         return gate
 
-    def crowd(self, host: str, item: Waiting) -> None:
+    def crowd(self, origin: Origin, item: Waiting) -> None:
         """Let a leased attempt wait for a place of its host."""
-        gate = self.crowded.get(host)
+        gate = self.crowded.get(origin)
         if gate is None:
-            gate = self.crowded[host] = self.gate(host)
+            gate = self.crowded[origin] = self.gate(origin)
             gate.full_us = self._now_us
         gate.waiting.append(item)
-        self._learn(item[0].run.facts.job_id, host)
+        self._learn(item[0].run.facts.job_id, origin)
 
     # ---------------------------------------------------------------- entries
 
@@ -98,21 +106,21 @@ class Bulkhead:
         """Tell whether entries must be looked at before they are leased."""
         return any(gate.is_shut(self._now_us) for gate in self.crowded.values())
 
-    def host_of(self, job_id: bytes) -> str | None:
+    def origin_of(self, job_id: bytes) -> Origin | None:
         """Return the host that a job calls, as it was last known; None: read the job."""
         return self._known.get(job_id)
 
-    def bars(self, entry: Entry, host: str) -> bool:
+    def bars(self, entry: Entry, origin: Origin) -> bool:
         """Tell whether an entry, whose job calls this host, may not be leased now."""
-        self._learn(entry[2], host)
-        gate = self.crowded.get(host)
+        self._learn(entry[2], origin)
+        gate = self.crowded.get(origin)
         return gate is not None and entry[1] not in self.passing and gate.is_shut(self._now_us)
 
-    def hold(self, entry: Entry, host: str) -> bool:
+    def hold(self, entry: Entry, origin: Origin) -> bool:
         """Hold a barred entry until its host has a place; False if too many are held."""
         if self.held >= HELD_MAX:
             return False
-        self.crowded[host].held.append((entry, self._now_us))
+        self.crowded[origin].held.append((entry, self._now_us))
         self.held += 1
         return True
 
@@ -138,10 +146,10 @@ class Bulkhead:
         self._now_us = now_us
         if not window:
             return
-        for host, gate in list(self._gates.items()):
+        for origin, gate in list(self._gates.items()):
             gate.landed_before, gate.landed = gate.landed, 0
-            if not (gate.busy or gate.landed_before or gate.passing or host in self.crowded):
-                del self._gates[host]
+            if not (gate.busy or gate.landed_before or gate.passing or origin in self.crowded):
+                del self._gates[origin]
 
     def release(self) -> tuple[list[Waiting], list[Entry], list[Entry]]:
         """Return what may go on: attempts to call or give up, entries to lease, and to defer."""
@@ -149,7 +157,7 @@ class Bulkhead:
         calls: list[Waiting] = []
         ready: list[Entry] = []
         stale: list[Entry] = []
-        for host, gate in list(self.crowded.items()):
+        for origin, gate in list(self.crowded.items()):
             places = self.share - gate.busy - gate.passing
             while gate.waiting and (places > 0 or now_us >= gate.waiting[0][2]):
                 calls.append(gate.waiting.popleft())
@@ -165,7 +173,7 @@ class Bulkhead:
                 gate.passing += 1
                 places -= 1
             if not gate.waiting and not gate.held:
-                del self.crowded[host]
+                del self.crowded[origin]
         if not self.crowded:
             self._known.clear()
         return calls, ready, stale
@@ -190,7 +198,7 @@ class Bulkhead:
         self._known.clear()
         return waiting
 
-    def _learn(self, job_id: bytes, host: str) -> None:
+    def _learn(self, job_id: bytes, origin: Origin) -> None:
         if len(self._known) >= KNOWN_MAX:
             self._known.clear()
-        self._known[job_id] = host
+        self._known[job_id] = origin

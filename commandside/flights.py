@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from commandside.bulkhead import Bulkhead, Gate, Waiting
+from commandside.bulkhead import Bulkhead, Gate, Origin, Waiting, origin
 from commandside.calls import Calls
 from commandside.deliverer_port import Call, Deliverer
 from commandside.fault_points import CALLED
@@ -122,12 +122,12 @@ class Flights:
         for entry in dead:
             self.drop(entry)
 
-    def is_held(self, stripe: Stripe, entry: Entry, host: str, at: int) -> bool:
+    def is_held(self, stripe: Stripe, entry: Entry, wanted: Origin, at: int) -> bool:
         """Keep an entry from its lease where its host has its share of the calls and more."""
-        if not self.bulkhead.bars(entry, host):
+        if not self.bulkhead.bars(entry, wanted):
             return False
         self.ports.telemetry.count("entries_set_aside")
-        if not self.bulkhead.hold(entry, host):
+        if not self.bulkhead.hold(entry, wanted):
             self.defer(stripe, entry, at)
         return True
 
@@ -205,9 +205,10 @@ class Flights:
                 self._abandon(stripe, [flight], tick)
                 continue
             spec = flight.job.facts.spec
-            gate = bulkhead.gate(spec.target.host)
+            called = origin(spec)
+            gate = bulkhead.gate(called)
             if gate.busy >= bulkhead.share:
-                bulkhead.crowd(spec.target.host, (flight, pinned, not_after_us))
+                bulkhead.crowd(called, (flight, pinned, not_after_us))
                 continue
             self._token += 1
             facts = flight.run.facts

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from commandside.bulkhead import origin
 from commandside.fault_points import LEASE_SENT, LEASED_NOT_CALLED
 from commandside.flights import Flights
 from commandside.ports import (
@@ -80,10 +81,10 @@ class Leasing:
         for entry in stripe.take_ready(BATCH_MAX):
             if not self._is_wanted(entry):
                 continue
-            host = bulkhead.host_of(entry[2])
-            if host is None:
+            known = bulkhead.origin_of(entry[2])
+            if known is None:
                 stripe.undecided.append(Undecided(entry))
-            elif not self._flights.is_held(stripe, entry, host, tick.at):
+            elif not self._flights.is_held(stripe, entry, known, tick.at):
                 entries.append(entry)
         stripe.ready.extendleft(reversed(entries[most:]))
         return entries[:most]
@@ -151,8 +152,8 @@ class Leasing:
             if run.facts.due_at > reply.at:
                 flights.again(item.entry, tick.at + run.facts.due_at - reply.at)
                 continue
-            host = standing.job.facts.spec.target.host
-            if flights.bulkhead.crowded and flights.is_held(stripe, item.entry, host, tick.at):
+            called = origin(standing.job.facts.spec)
+            if flights.bulkhead.crowded and flights.is_held(stripe, item.entry, called, tick.at):
                 continue
             item.job, item.nonce, item.session = standing.job, nonce, session
             item.beside = tuple(r for r in runs if r is not run)

@@ -123,7 +123,7 @@ class Dispatch(_Section, frozen=True):
     ] = 256
     per_host: Annotated[
         int,
-        Meta(ge=0, le=900, description="of these, to one target host; 0: half of them"),
+        Meta(ge=0, le=900, description="of these, to one host and port; 0: half of them"),
     ] = 0
     held_max: Annotated[
         int, Meta(ge=1_000, le=5_000_000, description="entries held until due; above: no fetching")

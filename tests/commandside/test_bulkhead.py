@@ -35,10 +35,10 @@ class Hosts:
         hangs = call.host == HANGS and self.hanging
         return Reply(latency_us=60_000_000 if hangs else 2_000)
 
-    def define(self, host: str, *, in_ms: int = 1_000, shard: int = 0) -> Ready:
+    def define(self, host: str, *, in_ms: int = 1_000, shard: int = 0, port: int = 443) -> Ready:
         """Define a one-time job that calls a host."""
         spec = jobs.spec(jobs.once(self.scene.clock.now() + in_ms), payload=b"")
-        target = msgspec.structs.replace(spec.target, host=host)
+        target = msgspec.structs.replace(spec.target, host=host, port=port)
         return self.scene.define(msgspec.structs.replace(spec, target=target), shard=shard)
 
     def many(self, host: str, count: int, *, in_ms: int = 1_000) -> list[Ready]:
@@ -85,6 +85,16 @@ def test_a_host_that_hangs_makes_nobody_else_late() -> None:
     hosts.scene.until(lambda: all(hosts.scene.ended(run) for run in others))
     assert max(hosts.late_ms(run) for run in others) < 100
     assert hosts.calls_open(HANGS) == SHARE
+
+
+def test_another_port_of_the_host_that_hangs_is_another_service() -> None:
+    hosts = Hosts()
+    hosts.scene.answer = lambda call: Reply(latency_us=60_000_000 if call.port == 443 else 2_000)
+    hosts.many(HANGS, 300)
+    others = [hosts.define(HANGS, in_ms=1_500 + 100 * n, port=8443) for n in range(20)]
+    hosts.scene.hand_off()
+    hosts.scene.until(lambda: all(hosts.scene.ended(run) for run in others))
+    assert max(hosts.late_ms(run) for run in others) < 100
 
 
 def test_others_that_are_due_at_the_instant_at_which_a_host_begins_to_hang_lose_little() -> None:

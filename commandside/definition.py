@@ -18,7 +18,7 @@ import msgspec
 
 from commandside import policies
 from commandside.patch import PAYLOADS, lifted, over, removes_payload
-from commandside.when import ENDS, RECURRING, read_span, read_when
+from commandside.when import RECURRING, SPAN, read_span, read_when
 from domain import wording
 from domain.idempotency import DEFAULT_TEMPLATE, Template, parse_template
 from domain.job import events as e
@@ -50,7 +50,7 @@ _WORDS: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]*")
 
 _SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "when": ("type", "run_at", *RECURRING),
-    "span": ("type", *ENDS),
+    "span": ("type", *SPAN),
     "target": ("target",),
     "payload": (*PAYLOADS, "content_type"),
     "retry": ("retry",),
@@ -67,7 +67,7 @@ _SECTION_OF: Final = {field: name for name, fields in _SECTIONS.items() for fiel
 FIELDS: Final = frozenset(("key", *_SECTION_OF))
 _PASSING: Final = ("when", "span", "payload", "name")
 _PASSING_VALUES: Final = frozenset(
-    {"schedule", "starts_at", "ends_at", "payload", "content_type", "name"}
+    {"schedule", "starts_at", "ends_at", "max_runs", "payload", "content_type", "name"}
 )
 _OUTLINE: Final = ("when", "span", "jitter")
 """What says when a job fires."""
@@ -88,7 +88,6 @@ NOT_YET: Final = frozenset(
         "heartbeat_timeout_s",
         "max_lateness",
         "max_run_time_s",
-        "max_runs",
     }
 )
 _LATER: Final = "not supported yet"

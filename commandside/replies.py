@@ -56,8 +56,7 @@ def reply(
         next_due_at=rfc3339(link.due_at) if link else None,
     )
     if runs:
-        spec = job.facts.spec
-        found.next_runs = outlook.following(spec, link.nominal) if link else []
+        found.next_runs = outlook.following(job.facts, link.nominal) if link else []
     return found
 
 

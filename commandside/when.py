@@ -25,6 +25,9 @@ _PART: Final = frozenset(RECURRING) - {"schedules"}
 PARTS_MAX: Final = 8
 """Schedules of one job. The least distance of two fires is kept within each."""
 ENDS: Final = ("starts_at", "ends_at")
+SPAN: Final = (*ENDS, "max_runs")
+RUNS_MAX: Final = 1_000_000
+"""Occurrences that a job may be limited to; each is an event of the job."""
 Found = ScheduleSpec | tuple[Refused, ...]
 
 
@@ -80,12 +83,18 @@ def read_recurring(body: Mapping[str, Any], min_interval_s: int) -> Found:
 def read_span(
     body: Mapping[str, Any], schedule: ScheduleSpec | None, at: int
 ) -> dict[str, int] | tuple[Refused, ...]:
-    """Return `starts_at` and `ends_at` in ms, 0 for none, or what is wrong with them.
+    """Return `starts_at`, `ends_at` (ms) and `max_runs`, 0 for none, or what is wrong with them.
 
     `schedule` is the one they cut, where that is known; `at` is now, in ms.
     """
-    found: dict[str, int] = dict.fromkeys(ENDS, 0)
+    found: dict[str, int] = dict.fromkeys(SPAN, 0)
     wrong = []
+    if "max_runs" in body:
+        found["max_runs"] = runs = body["max_runs"]
+        if body.get("type") == "one_time":
+            wrong.append(Refused("/max_runs", "not for a one-time job"))
+        elif isinstance(runs, bool) or not isinstance(runs, int) or not 1 <= runs <= RUNS_MAX:
+            wrong.append(Refused("/max_runs", f"a whole number from 1 to {RUNS_MAX}"))
     for field in ENDS:
         if field not in body:
             continue
@@ -96,7 +105,7 @@ def read_span(
     if wrong or not found["ends_at"] or schedule is None:
         return tuple(wrong) or found
     try:
-        first = schedules.between(schedule, *found.values()).next_after(at)
+        first = schedules.between(schedule, found["starts_at"], found["ends_at"]).next_after(at)
     except schedules.ScheduleBreach:
         return found  # a schedule that cannot answer any more does not stand in the way of an end
     if first is None:

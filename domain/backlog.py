@@ -21,7 +21,9 @@ CATCH_UP_MAX: Final = 1_000
 PACE_MS: Final = 1 * SECOND
 """Missed slots of a job start no closer than this."""
 CAP, WINDOW, BUFFER, CLOSED = "cap", "catch_up_window", "buffer", "catch_up"
-"""Causes: beyond the cap; older than the window; the buffer was full; its catch-up was closed."""
+MAX_RUNS: Final = "max_runs"
+"""Causes: beyond the cap; older than the window; the buffer was full; its catch-up was closed;
+the job has begun as often as it may."""
 
 
 class Choice(msgspec.Struct, frozen=True, gc=False):
@@ -178,6 +180,20 @@ def after_expiry(slots: Slots, cursor: int, at: int, owed: e.CatchUp | None) -> 
         gone = ranges(slots.plan, ((owed.start, start, e.EXPIRED, cause),))
         owed = msgspec.structs.replace(owed, start=start)
     return with_passed(after_end(slots, cursor, (at, at), owed, cause), gone)
+
+
+def not_planned(slots: Slots, link: Link, at: int) -> End:
+    """Return the end in the place of a link, where no other occurrence may begin (`max_runs`).
+
+    What was still to fire gets its verdict, and so does every slot that has passed at `at`.
+    """
+    owed, judged = link.catch_up, link.nominal - 1
+    spans: tuple[Span, ...] = ()
+    if owed is not None and link.nominal <= owed.cursor:
+        last = max(owed.end, link.nominal)
+        spans, judged = ((judged, last, e.MISFIRE, MAX_RUNS),), owed.cursor
+    spans += ((judged, at, e.MISFIRE, MAX_RUNS),)
+    return End(link.passed + ranges(slots.plan, spans))
 
 
 class Late(msgspec.Struct, frozen=True, gc=False):

@@ -13,7 +13,6 @@ from domain import chain
 from domain.ids import RUN, text
 from domain.instant import rfc3339
 from domain.job import state as s
-from domain.job.events import JobSpec
 from domain.run import state as rs
 from domain.schedule.schedule import OneTime, Plan, ScheduleSpec, between
 
@@ -33,6 +32,8 @@ def next_link(job: s.JobState, at: int) -> chain.Link | None:
         return None
     facts = job.facts
     schedule = facts.spec.schedule
+    if facts.is_exhausted:
+        return None
     slots = chain.Chain(facts.job_id, facts.spec)
     if isinstance(schedule, OneTime):
         run_at = schedule.run_at
@@ -52,16 +53,18 @@ def next_open(job: s.JobState, runs: tuple[rs.OpenRun, ...], at: int) -> chain.L
     if waiting:
         first = min(waiting, key=lambda facts: facts.nominal)
         return chain.Link(first.nominal, first.due_at)
-    if job.facts.spec.is_one_time:
+    if job.facts.spec.is_one_time or job.facts.is_exhausted:
         return None
     cursor = max(chain.cursor_of(job, runs), at)
     found = chain.Chain(job.facts.job_id, job.facts.spec).first_after(cursor)
     return found if isinstance(found, chain.Link) else None
 
 
-def following(spec: JobSpec, first: int) -> list[str]:
+def following(facts: s.Facts, first: int) -> list[str]:
     """Return up to SHOWN occurrences of a job from `first` on (nominal, ms), as text."""
-    return list(_following(spec.schedule, first, spec.ends_at))
+    spec = facts.spec
+    found = list(_following(spec.schedule, first, spec.ends_at))
+    return found[: spec.max_runs - facts.begun] if spec.max_runs else found
 
 
 @lru_cache(_KEPT)

@@ -114,6 +114,8 @@ def spec(job: e.JobSpec) -> dict[str, Any]:
     for name, instant in (("starts_at", job.starts_at), ("ends_at", job.ends_at)):
         if instant:
             shown[name] = rfc3339(instant)
+    if job.max_runs:
+        shown["max_runs"] = job.max_runs
     shown["target"] = target(job.target)
     shown["retry"] = retry(job.retry)
     shown["timeout_s"] = seconds(job.timeout_ms)

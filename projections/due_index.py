@@ -12,7 +12,7 @@ import msgspec
 
 from domain.envelope import SettledRun
 from domain.job import state as js
-from domain.job.events import ALLOW
+from domain.job.events import ALLOW, JobSpec
 from domain.run import state as rs
 from domain.run.decide import MISFIRE_AFTER_MS
 from domain.run.events import CatchUp
@@ -165,6 +165,16 @@ _STATUS: Final = {
 }
 
 
+def _begun_max(spec: JobSpec) -> int:
+    """How many runs may be begun for the lease statement to grant one more by itself.
+
+    None at all where occurrences are counted: each first lease is decided, and counted with it.
+    """
+    if spec.max_runs:
+        return 0
+    return spec.overlap_limit if spec.overlap == ALLOW else 1
+
+
 def head_row(state: js.JobState) -> HeadRow:
     """Return the head of a job's state."""
     facts = state.facts
@@ -174,7 +184,7 @@ def head_row(state: js.JobState) -> HeadRow:
         facts.tenant_id,
         facts.version,
         _STATUS[type(state)],
-        spec.overlap_limit if spec.overlap == ALLOW else 1,
+        _begun_max(spec),
         spec.plans_at_lease,
         0 if spec.is_one_time else MISFIRE_AFTER_MS,
         spec.max_lateness_ms,

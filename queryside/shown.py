@@ -160,7 +160,7 @@ def job(
         spec=wording.spec(facts.spec) | _payload(state, reveal),
         next_run_at=_instant(link.nominal) if link else None,
         next_due_at=_instant(link.due_at) if link else None,
-        next_runs=outlook.following(facts.spec, link.nominal) if link else [],
+        next_runs=outlook.following(facts, link.nominal) if link else [],
         defined_at=rfc3339(facts.defined_at),
         changed_at=rfc3339(facts.changed_at),
     )

@@ -8,7 +8,7 @@ from typing import Any, Final
 from commandside import definition as d
 from commandside import policies as p
 from commandside.preview import COUNT, COUNT_MAX
-from commandside.when import PARTS_MAX
+from commandside.when import PARTS_MAX, RUNS_MAX
 from domain.idempotency import TEMPLATE_BYTES_MAX
 from domain.job.events import ALLOW, LIMITS
 from domain.retry import ATTEMPTS_MAX
@@ -105,6 +105,12 @@ _FIELDS: Final[dict[str, Any]] = {
     ),
     "starts_at": _text("RFC 3339: no slot before it", maxLength=40),
     "ends_at": _text("RFC 3339: no slot after it", maxLength=40),
+    "max_runs": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": RUNS_MAX,
+        "description": "the job is finished when so many occurrences have begun",
+    },
     "target": TARGET,
     "payload": {"description": "any JSON value, sent byte for byte as given"},
     "payload_text": _text("a text as body; one payload only"),

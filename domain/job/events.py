@@ -48,9 +48,9 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
     exclude: tuple[str, ...] = ()
 
     @property
-    def slots(self) -> tuple[ScheduleSpec, int, int]:
+    def slots(self) -> tuple[ScheduleSpec, int, int, int]:
         """All that says which slots there are: a change of it plans anew."""
-        return self.schedule, self.starts_at, self.ends_at
+        return self.schedule, self.starts_at, self.ends_at, self.max_runs
 
     @property
     def is_one_time(self) -> bool:
@@ -173,6 +173,15 @@ class CatchUpClosed(Event, frozen=True, tag=9):
     tenant_id: bytes = b""
 
 
+class Counted(Event, frozen=True, tag=10):
+    """An occurrence began; only in jobs that have `max_runs`. `begun`: with this one."""
+
+    at: int
+    cursor: int
+    begun: int
+    tenant_id: bytes = b""
+
+
 JobEvent = (
     Defined
     | Revised
@@ -183,4 +192,5 @@ JobEvent = (
     | RunRequested
     | Replanned
     | CatchUpClosed
+    | Counted
 )

@@ -45,6 +45,8 @@ def plan_next(draft: Draft, link: chain.Link | chain.End, after: int, at: int) -
     """
     job = draft.job
     assert job is not None
+    if isinstance(link, chain.Link) and job.facts.is_exhausted:
+        link = chain.End(link.passed)
     if isinstance(link, chain.Link):
         event = scheduled(job, link, after, at)
         draft.on_run(stream_of(job, link.nominal), None, event)
@@ -56,6 +58,8 @@ def first_link(draft: Draft, after: int, at: int) -> chain.Link | chain.End:
     """Return the first slot > `after`; the one of a one-time job is due now where it is past."""
     job = draft.job
     assert job is not None
+    if job.facts.is_exhausted:
+        return chain.End()
     slots = chain.Chain(job.facts.job_id, job.facts.spec)
     return slots.once(after, at) if job.facts.spec.is_one_time else slots.first_after(after)
 

@@ -32,6 +32,13 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     changed_at: int
     key: str = ""
     zone_data: str = ""
+    begun: int = 0
+    """Occurrences that have begun since the job has `max_runs`."""
+
+    @property
+    def is_exhausted(self) -> bool:
+        """As many occurrences have begun as the job may have."""
+        return 0 < self.spec.max_runs <= self.begun
 
 
 class Active(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
@@ -106,6 +113,7 @@ def evolve(job_id: bytes, state: JobState | None, event: e.JobEvent) -> JobState
                 spec_version=facts.version,
                 payload_version=event.payload_version,
                 zone_data=event.zone_data or facts.zone_data,
+                begun=facts.begun if event.spec.max_runs else 0,
             )
             if isinstance(state, Paused):
                 return msgspec.structs.replace(state, facts=facts, held=event.held)
@@ -129,6 +137,10 @@ def evolve(job_id: bytes, state: JobState | None, event: e.JobEvent) -> JobState
             if isinstance(state, Paused):
                 return msgspec.structs.replace(state, facts=facts, held=b"")
             return msgspec.structs.replace(state, facts=facts)
+        case e.Counted():
+            return msgspec.structs.replace(
+                state, facts=msgspec.structs.replace(facts, begun=event.begun)
+            )
         case e.RunRequested() | e.CatchUpClosed():
             return msgspec.structs.replace(state, facts=facts)
         case _:

@@ -240,7 +240,15 @@ class _Lease:
         until = lease_until(self.at, self.job.facts.spec.timeout_ms)
         attempt = 1 if state is None else state.facts.attempt + 1
         leased = e.Leased(self.offer.session, self.offer.nonce, self.at, until, attempt)
+        self._count()
         self.draft.on_run(stream, state, *planned, leased)
+
+    def _count(self) -> None:
+        """§7, max_runs: an occurrence counts when it begins, whoever plans the next."""
+        head = self.job.facts
+        if self.first and head.spec.max_runs and self.run.facts.life == head.life:
+            begun = head.begun + 1
+            self.draft.on_job(je.Counted(self.at, head.cursor, begun, head.tenant_id))
 
     def _skip_own(self, verdict: str, cause: str) -> SettledRun:
         facts = self.run.facts
@@ -258,6 +266,10 @@ class _Lease:
 
     def _plan(self, link: chain.Link | chain.End) -> None:
         """Plan the next link, or finish. A one-time job finishes by its link's end alone."""
+        job = self.draft.job
+        assert job is not None
+        if isinstance(link, chain.Link) and job.facts.is_exhausted:
+            link = backlog.not_planned(self._slots(), link, self.at)
         if isinstance(link, chain.Link):
             event = scheduled(self.job, link, self.cursor, self.at)
             self.draft.on_run(stream_of(self.job, link.nominal), None, event)

@@ -219,3 +219,17 @@ def test_a_part_that_is_refused_is_named_by_its_place(
     world: World, schedules: Any, pointer: str
 ) -> None:
     assert [found for found, _ in refused(world, BARE | {"schedules": schedules})] == [pointer]
+
+
+def test_no_more_occurrences_are_listed_than_a_job_may_have(world: World) -> None:
+    answer = world.define(JOB | {"max_runs": 2})
+    assert len(answer["next_runs"]) == 2
+    path = f"/v1/jobs/{answer['job_id']}"
+    assert spec_of(world, answer["job_id"])["max_runs"] == 2
+    assert len(world.send("GET", path).json()["next_runs"]) == 2
+    assert len(world.send("PATCH", path, {"max_runs": None}).json()["next_runs"]) == 5
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, True, "3", 1_000_001])
+def test_a_number_of_runs_that_is_refused_is_named(world: World, count: Any) -> None:
+    assert [found for found, _ in refused(world, JOB | {"max_runs": count})] == ["/max_runs"]

@@ -10,6 +10,7 @@ from commandside.ports import (
 )
 from domain.instant import rfc3339
 from domain.job.events import ALLOW
+from domain.job.state import Finished
 from domain.run.state import Ready
 from infra.memory.fire_log import Fate
 from infra.memory.targets import NEVER_US, Reply
@@ -148,6 +149,18 @@ def test_a_job_that_allows_overlap_plans_the_next_with_the_first_lease() -> None
     scene.until(lambda: scene.deliverer.hits)
     assert scene.names(run) == ["Scheduled", "Leased"]
     assert len(scene.log.runs_of(run.facts.job_id)) == 2
+
+
+def test_a_job_fires_as_often_as_it_may_and_is_finished() -> None:
+    scene = Scene()
+    run = scene.define(jobs.spec(jobs.minutely(), payload=b"", max_runs=2))
+    for _ in range(5):
+        scene.hand_off()
+        scene.run_ms(MINUTE)
+    assert len(scene.deliverer.hits) == 2
+    standing = scene.log.standings([run.facts.job_id])[run.facts.job_id]
+    assert isinstance(standing.job, Finished)
+    assert standing.runs == ()
 
 
 def test_a_first_lease_that_is_too_late_fires_the_newest_slot_and_skips_the_others() -> None:

@@ -134,11 +134,23 @@ class Desk:
         return self.new_job(jobs.spec(jobs.once(now - 1_000), payload=payload), now - 2_000)
 
     def late_minutely(
-        self, *, minutes: int, overlap: int = 0, limit: int = 1, misfire: int = LATEST
+        self,
+        *,
+        minutes: int,
+        overlap: int = 0,
+        limit: int = 1,
+        misfire: int = LATEST,
+        max_runs: int = 0,
     ) -> Ready:
         """Define a job that fires with every minute, its first run late by so many and a second."""
         now = self.now()
-        spec = jobs.spec(jobs.minutely(), overlap=overlap, overlap_limit=limit, misfire=misfire)
+        spec = jobs.spec(
+            jobs.minutely(),
+            overlap=overlap,
+            overlap_limit=limit,
+            misfire=misfire,
+            max_runs=max_runs,
+        )
         job_id = jobs.job_id(0, self.log.shards)
         planned = jobs.define(job_id, spec, (now // MINUTE - minutes) * MINUTE - 1)
         decision = jobs.due(planned, now - minutes * MINUTE - 1_000)
@@ -341,6 +353,11 @@ class FireLogContract:
     def test_a_job_that_plans_at_its_lease_is_decided_elsewhere(self, desk: Desk) -> None:
         desk.begin()
         run = desk.late_minutely(minutes=0, overlap=ALLOW, limit=10)
+        assert list(desk.lease(jobs.want(run)).decide) == [run.facts.run_id]
+
+    def test_a_job_that_counts_its_runs_is_decided_elsewhere(self, desk: Desk) -> None:
+        desk.begin()
+        run = desk.late_minutely(minutes=0, max_runs=3)
         assert list(desk.lease(jobs.want(run)).decide) == [run.facts.run_id]
 
     def test_of_two_runs_of_one_job_only_the_first_is_leased(self, desk: Desk) -> None:

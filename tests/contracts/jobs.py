@@ -39,6 +39,7 @@ def spec(  # noqa: PLR0913 - what tests differ in
     overlap_limit: int = 1,
     misfire: int = LATEST,
     max_lateness_ms: int = 0,
+    max_runs: int = 0,
 ) -> JobSpec:
     """Return the spec of a job that calls a target which nobody runs."""
     return JobSpec(
@@ -52,6 +53,7 @@ def spec(  # noqa: PLR0913 - what tests differ in
         overlap_limit=overlap_limit,
         misfire=misfire,
         max_lateness_ms=max_lateness_ms,
+        max_runs=max_runs,
     )
 
 

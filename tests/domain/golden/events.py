@@ -103,6 +103,8 @@ EVENTS: Final[dict[str, DomainEvent]] = {
     "job.replanned.v1 full": job.Replanned(AT, AT, "2026c", "zone data", PASSED, TENANT),
     "job.catch-up-closed.v1 least": job.CatchUpClosed(AT, AT),
     "job.catch-up-closed.v1 full": job.CatchUpClosed(AT, AT, PASSED, TENANT),
+    "job.counted.v1 least": job.Counted(AT, AT, 1),
+    "job.counted.v1 full": job.Counted(AT, AT, 3, TENANT),
     "run.scheduled.v1 least": run.Scheduled(
         AT, JOB, TENANT, 1, 0, 0, SLOT, SLOT, 1, 1, 1, SLOT - 60_000
     ),

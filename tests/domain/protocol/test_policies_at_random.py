@@ -29,8 +29,9 @@ WAITS: Final = (1, SECOND, 20 * SECOND, MINUTE, 61 * SECOND, 3 * MINUTE, 17 * MI
 class Play:
     """One job of the given policies, played with."""
 
-    def __init__(self, seed: str, overlap: int, misfire: int) -> None:
+    def __init__(self, seed: str, overlap: int, misfire: int, *, limited: bool = False) -> None:
         self.random = random.Random(seed)
+        self.limits, self.limited = random.Random(f"{seed} runs"), limited
         self.overlap, self.misfire = overlap, misfire
         self.machine = JobMachine()
         self.machine.desk.now = START
@@ -48,6 +49,7 @@ class Play:
             catch_up_window_ms=pick((0, 0, 0, 5 * MINUTE)),
             max_lateness_ms=pick((0, 0, 0, 90 * SECOND, 30 * MINUTE)),
             jitter_ms=pick((0, 0, 0, 20 * SECOND)),
+            max_runs=self.limits.choice((0, 0, 6)) if self.limited else 0,
             payload=pick((b"one", b"two")),
         )
 
@@ -129,7 +131,7 @@ def test_every_slot_has_one_true_verdict_under(overlap: int, misfire: int) -> No
     for number in range(PLAYS):
         seed = f"{SEED} {overlap} {misfire} {number}"
         print(f"seed {seed}")
-        play = Play(seed, overlap, misfire)
+        play = Play(seed, overlap, misfire, limited=number % 2 == 1)
         for _ in range(STEPS):
             play.step()
         play.machine.body_and_instant_of_a_run_never_change()

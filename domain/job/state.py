@@ -100,7 +100,10 @@ def evolve(job_id: bytes, state: JobState | None, event: e.JobEvent) -> JobState
         )
     assert state is not None, "a job starts with Defined"
     facts = msgspec.structs.replace(
-        state.facts, version=state.facts.version + 1, changed_at=event.at
+        state.facts,
+        version=state.facts.version + 1,
+        changed_at=event.at,
+        begun=event.begun if isinstance(event, e.Counted) else state.facts.begun,
     )
     if not isinstance(event, e.RunRequested):
         facts = msgspec.structs.replace(facts, cursor=event.cursor)
@@ -137,11 +140,7 @@ def evolve(job_id: bytes, state: JobState | None, event: e.JobEvent) -> JobState
             if isinstance(state, Paused):
                 return msgspec.structs.replace(state, facts=facts, held=b"")
             return msgspec.structs.replace(state, facts=facts)
-        case e.Counted():
-            return msgspec.structs.replace(
-                state, facts=msgspec.structs.replace(facts, begun=event.begun)
-            )
-        case e.RunRequested() | e.CatchUpClosed():
+        case e.RunRequested() | e.CatchUpClosed() | e.Counted():
             return msgspec.structs.replace(state, facts=facts)
         case _:
             assert_never(event)

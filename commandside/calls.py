@@ -20,7 +20,7 @@ def no_signature(_tenant: bytes, _key: str, _seconds: int, _body: bytes) -> byte
 
 def occurrence_key(template: str, run: Facts) -> str:
     """Return the idempotency key of a run's occurrence, the same for every attempt."""
-    suffix = manual_suffix(run.run_id) if run.kind == ids.MANUAL else ""
+    suffix = manual_suffix(run.run_id) if run.kind in (ids.MANUAL, ids.BESIDE) else ""
     return render(Template(template), ids.text(ids.JOB, run.job_id), run.nominal, suffix)
 
 

@@ -12,10 +12,13 @@ TENANT: Final = "tn"
 JOB: Final = "jb"
 RUN: Final = "rn"
 
-SLOT, MANUAL, BACKFILL, REDRIVE = 0, 1, 2, 3
-"""Kinds of run. Only `SLOT` runs are links of the job's chain."""
+SLOT, MANUAL, BACKFILL, REDRIVE, BESIDE = 0, 1, 2, 3, 4
+"""Kinds of run. Only `SLOT` runs are links of the job's chain.
 
-KIND_NAMES: Final = ("slot", "manual", "backfill", "redrive")
+`BESIDE` is a manual run that was asked for beside whatever is in flight; its id is a manual one's.
+"""
+
+KIND_NAMES: Final = ("slot", "manual", "backfill", "redrive", "manual")
 
 
 def text(prefix: str, raw: bytes) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from domain import chain
 from domain.draft import Draft
 from domain.envelope import Rejected
-from domain.ids import MANUAL, run_id
+from domain.ids import BESIDE, MANUAL, run_id
 from domain.job import events as e
 from domain.job import state as s
 from domain.job.command import By, NewJob, Outcome, absent, wrong_state
@@ -201,7 +201,9 @@ def trigger(
     job = draft.job
     assert job is not None
     event = msgspec.structs.replace(
-        scheduled(job, chain.Link(at, at), head.cursor, at), kind=MANUAL, cause="trigger"
+        scheduled(job, chain.Link(at, at), head.cursor, at),
+        kind=BESIDE if allow_overlap else MANUAL,
+        cause="trigger",
     )
     draft.on_run(stream, None, event)
     return draft.decision(runs, command=by.command)

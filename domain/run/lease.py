@@ -11,6 +11,7 @@ import msgspec
 from domain import backlog, chain
 from domain.draft import Draft
 from domain.envelope import BegunBeside, Decision, SettledRun
+from domain.ids import BESIDE
 from domain.instant import SECOND
 from domain.job import events as je
 from domain.job import state as js
@@ -100,7 +101,9 @@ class _Lease:
         Counting it again would let two runs in back-off wait for each other after the limit fell.
         """
         spec = self.job.facts.spec
-        if self.run.facts.begun or (spec.overlap == je.CANCEL_OTHER and self.first):
+        if self.run.facts.begun or self.run.facts.kind == BESIDE:
+            return False
+        if self.first and spec.overlap == je.CANCEL_OTHER:
             return False
         limit = spec.overlap_limit if spec.overlap == je.ALLOW else 1
         return len(self.begun) >= limit

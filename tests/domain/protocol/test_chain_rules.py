@@ -308,11 +308,19 @@ def test_a_frontier_that_a_manual_run_is_in_the_way_of_is_skipped_as_overlap() -
 
 def test_a_manual_run_that_finds_another_in_flight_waits() -> None:
     desk = job()
+    desk.trigger()
+    (manual,) = [r for r in desk.due.values() if not r.facts.is_link]
+    desk.begin()
+    assert desk.lease(manual) is None
+    assert desk.due[manual.facts.run_id] == manual
+
+
+def test_a_manual_run_asked_for_beside_one_in_flight_starts_beside_it() -> None:
+    desk = job()
     desk.begin()
     desk.trigger(allow_overlap=True)
     (manual,) = [r for r in desk.due.values() if not r.facts.is_link]
-    assert desk.lease(manual) is None
-    assert desk.due[manual.facts.run_id] == manual
+    assert desk.lease(manual) is not None
 
 
 @pytest.fixture
@@ -346,9 +354,12 @@ def test_the_pause_of_a_schedule_that_cannot_answer_lists_the_other_runs(
     run = desk.begin()
     desk.trigger(allow_overlap=True)
     (manual,) = [r for r in desk.due.values() if not r.facts.is_link]
+    other = desk.lease(manual)
+    assert other is not None
     request.getfixturevalue("broken")
     desk.report(run)
     assert isinstance(desk.head(), js.Paused)
+    desk.report(other, FAILED)
     assert isinstance(desk.states[manual.facts.run_id], rs.Withheld)
     assert manual.facts.run_id in {r.facts.run_id for r in desk.runs()}, "a resume looks there"
 

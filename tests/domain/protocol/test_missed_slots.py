@@ -149,9 +149,9 @@ def test_cancel_other_ends_a_run_that_waits_for_its_retry() -> None:
 
 def test_a_manual_run_cancels_nobody() -> None:
     desk = job(overlap=je.CANCEL_OTHER)
-    desk.begin()
-    desk.trigger(allow_overlap=True)
+    desk.trigger()
     (manual,) = [r for r in desk.due.values() if not r.facts.is_link]
+    desk.begin()
     assert desk.lease(manual) is None
 
 

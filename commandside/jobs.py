@@ -23,6 +23,7 @@ from domain.ids import MANUAL, RUN, command_id_of, job_id_of_key, run_id, text
 from domain.job import decide
 from domain.job import events as e
 from domain.job import state as s
+from domain.job.resume import USUAL
 from domain.opaque import Seal, position_token
 from domain.problem import Problem, invalid
 from domain.refusal import Refused
@@ -296,9 +297,15 @@ class Jobs:
         answer.in_flight = outlook.in_flight(accepted.runs)
         return Done(answer)
 
-    async def resume(self, asked: Asked, reason: str) -> Done:
-        """Resume a job."""
-        accepted = await self._command(asked, decide.resume, reason)
+    async def resume(self, asked: Asked, reason: str, catch_up: str = USUAL) -> Done:
+        """Resume a job; `catch_up` says what of the slots of the pause fires."""
+
+        def verb(
+            job: s.JobState | None, runs: tuple[OpenRun, ...], by: decide.By
+        ) -> decide.Outcome:
+            return decide.resume(job, runs, by, catch_up=catch_up)
+
+        accepted = await self._command(asked, verb, reason)
         if accepted.replayed:
             return await self._replay(accepted)
         return Done(self._reply(accepted.job, accepted))

@@ -122,10 +122,13 @@ def _newest_of(slots: Slots, start: int, end: int, most: int) -> int:
 
 
 def opened(
-    slots: Slots, after: int, until: int, at: int
+    slots: Slots, after: int, until: int, at: int, window: int | None = None
 ) -> tuple[e.CatchUp | None, tuple[Span, ...], int]:
-    """Return the catch-up of the slots in (after, until], those left out, and the steps left."""
-    window = window_ms(slots.spec)
+    """Return the catch-up of the slots in (after, until], those left out, and the steps left.
+
+    `window` is the job's where it is not given, 0 for none.
+    """
+    window = window_ms(slots.spec) if window is None else window
     start = min(max(after, at - window - 1), until) if window else after
     end, count = start, 0
     while count < CATCH_UP_MAX:

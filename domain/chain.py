@@ -38,8 +38,15 @@ class Chain(Slots):
 
 def owed_after(job: job_state.JobState, facts: Facts) -> e.CatchUp | None:
     """Return the missed slots that fire after this link, unless a command has settled them."""
-    owed = facts.catch_up
-    return None if owed is None or owed.cursor <= job.facts.cursor else owed
+    cursor, owed = job.facts.cursor, facts.catch_up
+    if owed is not None and owed.cursor > cursor:
+        return owed
+    if isinstance(job, job_state.Active) and job.catch_up is not None:
+        # What a resume keeps waits in the head for the end of the link that was in flight then.
+        owed = job.catch_up
+        if 0 < facts.first_leased_at <= owed.cursor and owed.cursor > cursor:
+            return owed
+    return None
 
 
 def owed_now(job: job_state.JobState, runs: tuple[OpenRun, ...]) -> e.CatchUp | None:
@@ -59,6 +66,8 @@ def cursor_of(job: job_state.JobState, runs: tuple[OpenRun, ...]) -> int:
     A link that was withdrawn before it began has given its slot back.
     """
     cursor = job.facts.cursor
+    if isinstance(job, job_state.Active) and job.catch_up is not None:
+        cursor = max(cursor, job.catch_up.cursor)
     for run in runs:
         facts = run.facts
         given_back = isinstance(run, Withheld) and not facts.begun

@@ -31,6 +31,7 @@ from commandside.jobs import Done, Jobs, Sent
 from commandside.preview import Preview, Previews
 from commandside.reading import read_job, read_object
 from commandside.replies import JobReply
+from domain.job.resume import CATCH_UPS, USUAL
 from domain.problem import invalid
 from domain.refusal import Refused, token
 from domain.tenant import JOBS_READ, JOBS_WRITE
@@ -147,12 +148,15 @@ def _commands(jobs: Jobs) -> list[HTTPRouteHandler]:
     @post(
         f"{_JOB}/resume",
         status_code=200,
-        opt=_opt("Resume a paused job", JSON, schema.BECAUSE, keyed=True, **because),
+        opt=_opt("Resume a paused job", JSON, schema.RESUME, keyed=True, **because),
     )
     async def resume(request: HttpRequest, job_id: FromPath[str]) -> ASGIResponse:
-        raw, fields = await _because(request, "reason", later=("catch_up",))
+        raw, fields = await _because(request, "reason", "catch_up")
         command = asked(request, job_id, "resume", raw, keyed=True)
-        return _answer(await jobs.resume(command, fields.get("reason", "")))
+        catch_up = fields.get("catch_up", USUAL)
+        if "catch_up" in fields and catch_up not in CATCH_UPS:
+            raise invalid((Refused("/catch_up", f"one of {', '.join(CATCH_UPS)}"),))
+        return _answer(await jobs.resume(command, fields.get("reason", ""), catch_up))
 
     @post(
         f"{_JOB}/trigger",
@@ -171,9 +175,7 @@ def _commands(jobs: Jobs) -> list[HTTPRouteHandler]:
     return [cancel, pause, resume, trigger]
 
 
-async def _because(
-    request: HttpRequest, *fields: str, later: tuple[str, ...] = ()
-) -> tuple[bytes, dict[str, str]]:
+async def _because(request: HttpRequest, *fields: str) -> tuple[bytes, dict[str, str]]:
     """Return the body of a command, which may be absent, and its fields: short texts."""
     raw = await body_of(request)
     if not raw.strip():
@@ -184,9 +186,7 @@ async def _because(
     for name, value in body.items():
         pointer = "/" + token(name[:64])
         if name not in fields:
-            wrong.append(
-                Refused(pointer, "not supported yet" if name in later else "unknown field")
-            )
+            wrong.append(Refused(pointer, "unknown field"))
         elif not isinstance(value, str) or len(value) > schema.REASON_MAX:
             wrong.append(Refused(pointer, f"a text of at most {schema.REASON_MAX} characters"))
     if wrong:

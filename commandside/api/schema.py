@@ -11,6 +11,7 @@ from commandside.preview import COUNT, COUNT_MAX
 from commandside.when import PARTS_MAX, RUNS_MAX
 from domain.idempotency import TEMPLATE_BYTES_MAX
 from domain.job.events import ALLOW, LIMITS
+from domain.job.resume import CATCH_UPS
 from domain.retry import ATTEMPTS_MAX
 from domain.schedule.cron import DIALECTS
 from domain.schedule.every import DURATION_LIMIT
@@ -168,6 +169,15 @@ PATCH: Final[dict[str, Any]] = {
 REASON: Final = _text("kept in the audit trail", maxLength=512)
 REASON_MAX: Final = 512
 BECAUSE: Final = _object({"reason": REASON})
+RESUME: Final = _object(
+    {
+        "reason": REASON,
+        "catch_up": {
+            "enum": list(CATCH_UPS),
+            "description": "which slots of the pause fire; a one-time job does if this is absent",
+        },
+    }
+)
 TRIGGER: Final = _object(
     {
         "reason": REASON,

@@ -14,13 +14,14 @@ from domain.ids import BESIDE, MANUAL, run_id
 from domain.job import events as e
 from domain.job import state as s
 from domain.job.command import By, NewJob, Outcome, absent, wrong_state
-from domain.job.planning import first_link, plan_next, settle, skipped
+from domain.job.planning import first_link, plan_next, settle
 from domain.job.replan import replan
+from domain.job.resume import resume
 from domain.job.revise import revise
 from domain.run import events as re
 from domain.run import state as rs
 from domain.run.decide import MAX_OPEN_RUNS
-from domain.run.planning import again, scheduled
+from domain.run.planning import scheduled
 from domain.schedule.schedule import OneTime
 
 __all__ = [
@@ -84,58 +85,6 @@ def pause(
         if isinstance(run, rs.Ready):
             draft.on_run(run.facts.run_id, run, re.Withdrawn(at, re.PAUSED))
     return draft.decision(runs, command=by.command)
-
-
-def resume(job: s.JobState | None, runs: tuple[rs.OpenRun, ...], by: By) -> Outcome:
-    """Run again from `at`: begun runs that were withdrawn are due now, the chain goes on."""
-    if job is None:
-        return absent()
-    job = chain.effective(job, runs)
-    if isinstance(job, s.Active):
-        return None
-    if not isinstance(job, s.Paused):
-        return wrong_state(job, "resumed")
-    at, head, held = by.at, job.facts, chain.held(job, runs)
-    settled = settle(job, runs, at)
-    fires = held is not None and _still_fires(job, held.facts, at)
-    cursor = settled.cursor if held is None or fires else max(settled.cursor, held.facts.nominal)
-    draft = Draft(head.job_id, job)
-    draft.on_job(e.Resumed(at, cursor, by.reason, settled.passed, None, by.actor, head.tenant_id))
-    for run in runs:
-        if isinstance(run, rs.Withheld) and (run.facts.begun or not run.facts.is_link):
-            _schedule_again(draft, run, at, at)
-    if held is not None:
-        _resume_frontier(draft, held, at, fires=fires)
-    if not fires and (head.spec.plans_at_lease or not chain.begun_links(job, runs)):
-        plan_next(draft, first_link(draft, cursor, at), cursor, at)
-    return draft.decision(runs, command=by.command)
-
-
-def _still_fires(job: s.JobState, facts: rs.Facts, at: int) -> bool:
-    """§3, Resume: a withheld frontier whose slot has passed is skipped.
-
-    The occurrence of a one-time job does not pass, unless its `max_lateness` has.
-    """
-    limit = job.facts.spec.max_lateness_ms
-    waited = job.facts.spec.is_one_time and not (limit and at - facts.nominal > limit)
-    return facts.nominal > at or waited
-
-
-def _resume_frontier(draft: Draft, held: rs.Withheld, at: int, *, fires: bool) -> None:
-    job, facts = draft.job, held.facts
-    assert job is not None
-    if fires:
-        due_at = chain.Chain(facts.job_id, job.facts.spec).due(facts.nominal)
-        _schedule_again(draft, held, max(due_at, at), at)
-    else:
-        draft.on_run(facts.run_id, held, skipped(facts, at, re.PAUSED))
-
-
-def _schedule_again(draft: Draft, run: rs.Withheld, due_at: int, at: int) -> None:
-    job = draft.job
-    assert job is not None
-    event = again(job, run.facts, due_at, at, cause="resumed")
-    draft.on_run(run.facts.run_id, run, event)
 
 
 def cancel(job: s.JobState | None, runs: tuple[rs.OpenRun, ...], by: By) -> Outcome:

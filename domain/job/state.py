@@ -42,7 +42,10 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Active(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
-    """Has its next occurrence planned."""
+    """Has its next occurrence planned.
+
+    `catch_up`: slots of a pause that fire after the link which was in flight at the resume.
+    """
 
     facts: Facts
     catch_up: CatchUp | None = None
@@ -120,7 +123,7 @@ def evolve(job_id: bytes, state: JobState | None, event: e.JobEvent) -> JobState
             )
             if isinstance(state, Paused):
                 return msgspec.structs.replace(state, facts=facts, held=event.held)
-            return Active(facts)
+            return Active(facts, state.catch_up if isinstance(state, Active) else None)
         case e.Paused():
             assert isinstance(state, Active)
             return Paused(facts, event.at, event.held, event.runs, event.cause, event.reason)

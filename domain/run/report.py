@@ -166,9 +166,9 @@ def _second(
 def _ended(job: js.JobState, run: s.OpenRun, own: Slice, at: int, *, alone: bool) -> Decision:
     """§7, "at the end of run k": its slice, and the next link where this end plans it."""
     guards, head = _guards(job, run), job.facts
-    cursor, owed = max(head.cursor, run.facts.nominal), run.facts.catch_up
+    cursor, owed = max(head.cursor, run.facts.nominal), chain.owed_after(job, run.facts)
     if owed is not None:
-        cursor, owed = max(cursor, owed.cursor), chain.owed_after(job, run.facts)
+        cursor = max(cursor, owed.cursor)
     if not plans_at_end(job, run.facts, alone=alone):
         return Decision(head.job_id, guards, (own,))
     link = next_link(job, cursor, (run.facts.first_leased_at, at), owed)

@@ -174,7 +174,9 @@ def test_another_tenants_job_answers_like_one_that_never_was(
         ("pause", {"why": "x"}, "/why"),
         ("pause", {"reason": 1}, "/reason"),
         ("pause", {"reason": "x" * 600}, "/reason"),
-        ("resume", {"catch_up": "all"}, "/catch_up"),
+        ("resume", {"catch_up": "some"}, "/catch_up"),
+        ("resume", {"catch_up": ""}, "/catch_up"),
+        ("resume", {"until": "noon"}, "/until"),
         ("trigger", {"overlap": "cancel_other"}, "/overlap"),
     ],
 )
@@ -186,3 +188,29 @@ def test_a_field_of_a_command_that_is_refused_is_named(
     assert found.status_code == 422, found.text
     assert [error["pointer"] for error in found.json()["errors"]] == [pointer]
     assert world.stored() == before
+
+
+def test_a_resume_that_catches_up_fires_the_newest_slot_of_the_pause(world: World) -> None:
+    body = {
+        "type": "recurring",
+        "schedule": "* * * * *",
+        "timezone": "UTC",
+        "jitter_s": 0,
+        "target": {"kind": "http", "url": "https://hooks.example.com/v1"},
+        "overlap": "buffer_one",
+        "misfire": "all",
+        "catch_up_window_s": 600,
+        "max_lateness_s": 900,
+    }
+    job = world.send("POST", "/v1/jobs", body).json()["job_id"]
+    shown = world.send("GET", f"/v1/jobs/{job}").json()["spec"]
+    assert {name: shown[name] for name in body if name != "target"} == {
+        name: value for name, value in body.items() if name != "target"
+    }
+    world.send("POST", f"/v1/jobs/{job}/pause")
+    world.clock.advance_ms(10 * 60_000)
+    found = world.send("POST", f"/v1/jobs/{job}/resume", {"catch_up": "latest"})
+    assert found.status_code == 200, found.text
+    (due,) = world.log.due.values()
+    assert due.run.facts.due_at == world.clock.now()
+    assert due.run.facts.nominal == world.clock.now() // 60_000 * 60_000

@@ -204,9 +204,10 @@ class Desk:
         """Pause the job."""
         return self._command(job_decide.pause(self.job, self.runs(), self.by()))
 
-    def resume(self) -> Decision | Rejected | None:
+    def resume(self, catch_up: str = "") -> Decision | Rejected | None:
         """Resume the job."""
-        return self._command(job_decide.resume(self.job, self.runs(), self.by()))
+        outcome = job_decide.resume(self.job, self.runs(), self.by(), catch_up=catch_up)
+        return self._command(outcome)
 
     def cancel(self) -> Decision | Rejected | None:
         """Cancel the job."""

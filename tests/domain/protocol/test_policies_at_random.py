@@ -78,7 +78,7 @@ class Play:
         elif dice < 78:
             desk.pause()
         elif dice < 86:
-            desk.resume()
+            desk.resume(self.random.choice(("", "none", "latest", "latest", "all", "all")))
         elif dice < 90:
             desk.trigger(allow_overlap=self.random.random() < 0.5)
         elif dice < 93:

@@ -13,7 +13,17 @@ from commandside.ports import Unavailable
 from domain.envelope import Rejected
 from domain.job import decide as job
 from domain.job import state as js
-from domain.job.events import ALLOW, LATEST, NONE, SKIP, JobSpec
+from domain.job.events import (
+    ALL,
+    ALLOW,
+    BUFFER_ALL,
+    BUFFER_ONE,
+    CANCEL_OTHER,
+    LATEST,
+    NONE,
+    SKIP,
+    JobSpec,
+)
 from domain.retry import RetryPolicy
 from domain.run.state import OpenRun
 from domain.schedule.schedule import Cron, parse_cron
@@ -92,9 +102,9 @@ class Story:
             spec,
             retry=RETRIES,
             jitter_ms=self.random.choice((0, 0, 4_000)),
-            overlap=self.random.choice((SKIP, SKIP, ALLOW)),
+            overlap=self.random.choice((SKIP, SKIP, ALLOW, BUFFER_ONE, BUFFER_ALL, CANCEL_OTHER)),
             overlap_limit=3,
-            misfire=self.random.choice((LATEST, LATEST, NONE)),
+            misfire=self.random.choice((LATEST, LATEST, ALL, NONE)),
             max_lateness_ms=self.random.choice((0, 0, 0, 90 * SECOND)),
         )
 

@@ -19,8 +19,7 @@ MENTIONED = [case for case in CASES if "must_mention" in case["expected"].get("e
 """Definitions whose refusal is asked for certain words."""
 
 REQUESTS = "tests/api/test_cases.py"
-MISSED = "tests/domain/protocol/test_missed_slots.py"
-CHAIN = "tests/domain/protocol/test_chain_rules.py"
+SCENARIOS = "tests/simulation/test_case_scenarios.py"
 
 ELSEWHERE = {
     "cancel": "a scenario: job commands",
@@ -31,8 +30,8 @@ ELSEWHERE = {
     "http-response": "a scenario: what the target answers",
     "idempotency": "API requests: Idempotency-Key",
     "jitter": REQUESTS,
-    "misfire": f"edits in {REQUESTS}, late leases in {MISSED}",
-    "overlap": f"runs in flight in {MISSED} and {CHAIN}",
+    "misfire": f"{SCENARIOS}, and edits in {REQUESTS}",
+    "overlap": SCENARIOS,
     "pagination": "API requests: lists",
     "payload": REQUESTS,
     "poison": "a scenario: a row that cannot be read",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
-from domain.schedule.fields import SHORTEST_MONTH, Fields
+from domain.schedule.fields import FIRST_YEAR, SHORTEST_MONTH, Fields, month_length
 from domain.schedule.walk import CORRECTION_S, Calendar, effective
 from domain.schedule.zone import Zone
 
@@ -18,7 +18,7 @@ _WEEKDAYS: Final = (
     *("Sunday", "Monday", "Tuesday", "Wednesday"),
     *("Thursday", "Friday", "Saturday"),
 )
-_LONGEST: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_FEBRUARY: Final = 2
 _ALL_DAYS: Final = 0xFFFFFFFE
 _ALL_WEEKDAYS: Final = 0x7F
 _ALL_HOURS: Final = (1 << 24) - 1
@@ -28,6 +28,7 @@ _WEEKEND: Final = 0b1000001
 
 def sentences(fields: Fields, zone: Zone, dst: tuple[str, str], at_s: int) -> Iterator[str]:
     """What to say of a schedule, its `dst` being (gap, fold) as asked for, from `at_s` on."""
+    yield from _years(fields, at_s)
     yield from _days(fields)
     yield from _steps(fields)
     ahead = [
@@ -63,14 +64,28 @@ def _days(fields: Fields) -> Iterator[str]:
         yield f"both day fields must match{why}: day {day} of the month and {on}"
     if asked.names and not asked.names & ~_WEEKEND:
         yield "never on a weekday"
-    first = (asked.numbers & -asked.numbers).bit_length() - 1
-    if first > SHORTEST_MONTH:
-        months = [month for month in range(12) if fields.months >> (month + 1) & 1]
-        without = [_MONTHS[month] for month in months if _LONGEST[month] < first]
-        if without:
-            yield f"nothing runs in {_listed(without, 'and')}: there is no day {first}"
-        if 1 in months and first == _LONGEST[1]:
-            yield "29 February exists in leap years only"
+    months = [month for month in range(1, 13) if fields.months >> month & 1]
+    without = [_MONTHS[month - 1] for month in months if not _has_days(fields, month, leap=True)]
+    if without and len(without) < len(months):
+        yield f"nothing runs in {_listed(without, 'and')}: there is no day {day}"
+    leap = _FEBRUARY in months and not _has_days(fields, _FEBRUARY, leap=False)
+    if leap and _has_days(fields, _FEBRUARY, leap=True):
+        yield "29 February exists in leap years only"
+
+
+def _has_days(fields: Fields, month: int, *, leap: bool) -> bool:
+    """Whether a month has a day that matches, whatever weekday it begins on."""
+    row = month_length(2000 if leap else 2001, month) - SHORTEST_MONTH
+    return any(fields.days[7 * row : 7 * row + 7])
+
+
+def _years(fields: Fields, at_s: int) -> Iterator[str]:
+    if fields.years:
+        last = FIRST_YEAR + fields.years.bit_length() - 1
+        if (_EPOCH + timedelta(seconds=at_s)).year > last:
+            yield f"never runs again: its last year is {last}"
+        else:
+            yield f"nothing runs after the year {last}"
 
 
 def _steps(fields: Fields) -> Iterator[str]:
@@ -129,7 +144,8 @@ def _listed(words: list[str], last: str) -> str:
 
 
 def _time(local_s: int) -> str:
-    return f"{_EPOCH + timedelta(seconds=local_s):%H:%M}"
+    form = "%H:%M:%S" if local_s % 60 else "%H:%M"
+    return (_EPOCH + timedelta(seconds=local_s)).strftime(form)
 
 
 def _date(local_s: int) -> str:

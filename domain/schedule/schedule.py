@@ -85,12 +85,14 @@ def _parse_cron(  # noqa: PLR0913 - the arguments are the key of the cache
     if min_interval_s > fields.finest_s and fields.shortest_s < min_interval_s:
         return Refused(
             "/schedule",
-            f"fires {fields.shortest_s} s apart; at least {min_interval_s} s are allowed",
+            f"fires {fields.shortest_s} s apart; at least {min_interval_s} s are allowed: "
+            "write wider steps, or ask your operator for less",
         )
     if walk.always_skipped(fields, zone.load(timezone), gap, fold):
         return Refused(
             "/schedule",
-            f"never matches: each of its local times is skipped by the clock of {timezone}",
+            f"never matches: each of its local times is skipped by the clock of "
+            f'{timezone}: write another time, or "dst": {{"gap": "next"}}',
         )
     return spec
 

@@ -3,22 +3,21 @@
 import re
 from typing import Final
 
-from domain.schedule.dialects.grammar import Grammar
+from domain.schedule.dialects.grammar import WEEKDAYS, Grammar
 from domain.schedule.dialects.interval import iso_duration
 
 _ISO: Final = re.compile(r"P(?=[0-9T])[0-9WDYMTHS.]+")
 _INSTANT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[Tt ].*)?")
-_CLOCK: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
+_DAILY: Final = re.compile(
+    r"(?:(?:every|each|on)\s+)?(?:(day|weekday|[a-z]{3,9}day)s?\s+)?(?:daily\s+)?(?:at\s+)?"
+    r"([0-9]{1,2})(?::([0-5][0-9]))?\s*(am|pm|h|o'clock)?",
+    re.IGNORECASE,
+)
 _CALENDAR: Final = re.compile(r"[^ ]*[0-9*]-[0-9*~/.,]+(?: .*)?|.*[0-9*]:[0-9*/].*|.*\.\..*")
-_FEW: Final = 3  # parts that no dialect of fields takes
-_LATER: Final = {
-    "minutely": "* * * * *",
-    "hourly": "0 * * * *",
-    "daily": "0 0 * * *",
-    "weekly": "0 0 * * 0",
-    "monthly": "0 0 1 * *",
-    "yearly": "0 0 1 1 *",
-}
+_WORDS: Final = ("hourly", "daily", "midnight", "weekly", "monthly", "yearly", "annually")
+_FEW: Final = 4  # parts, fewer than any dialect of fields takes
+_HOURS: Final = 24
+_NOON: Final = 12
 
 
 def recognised(parts: list[str], grammar: Grammar) -> str | None:
@@ -32,7 +31,8 @@ def recognised(parts: list[str], grammar: Grammar) -> str | None:
         or _word(text, first, grammar)
         or _interval(text)
         or _wrapped(text, grammar)
-        or (None if len(parts) > _FEW else _other(text))
+        or _daily(text, grammar)
+        or (_other(text, grammar) if len(parts) < _FEW else None)
     )
 
 
@@ -85,14 +85,33 @@ def _wrapped(text: str, grammar: Grammar) -> str | None:
     return None
 
 
-def _other(text: str) -> str | None:
+def _daily(text: str, grammar: Grammar) -> str | None:
+    """A time of day in words, such as 9:30, 9am or every monday at 9:00."""
+    found = _DAILY.fullmatch(text)
+    if found is None or text.isdigit():
+        return None
+    day, hour, minute, half = found[1], int(found[2]), int(found[3] or 0), (found[4] or "").lower()
+    if half in ("am", "pm"):
+        hour = hour % _NOON + (_NOON if half == "pm" else 0)
+    named = "" if day is None or day.lower() == "day" else day[:3].lower()
+    if hour >= _HOURS or (named and named != "wee" and named not in WEEKDAYS):
+        return None
+    weekdays = {"": "*", "wee": "MON-FRI"}.get(named, named.upper())
+    anywhere = "?" if grammar.question == "one" else "*"
+    days = ("*", "*", anywhere) if weekdays == "*" else (anywhere, "*", weekdays)
+    fields = [str(minute), str(hour), *days]
+    if grammar.fields[0].name == "second":
+        fields.insert(0, "0")
+    if grammar.name == "aws":
+        fields.append("*")
+    return f"{text!r} is a time of day in words: write {' '.join(fields)}"
+
+
+def _other(text: str, grammar: Grammar) -> str | None:
     if _INSTANT.fullmatch(text):
         return f"{text!r} is one instant: use a job of type one_time with run_at"
-    clock = _CLOCK.fullmatch(text)
-    if clock is not None:
-        return f"{text!r} is a time of day: write {int(clock[2])} {int(clock[1])} * * *"
-    if text.lower() in _LATER:
-        return f"{text!r} is not a schedule: write {_LATER[text.lower()]}"
+    if text.lower() in _WORDS and grammar.words:
+        return f"{text!r} needs its sign: write @{text.lower()}"
     if _CALENDAR.fullmatch(text) and not text.startswith("@"):
         return f'{text!r} looks like a calendar event: ask for "dialect": "systemd"'
     return None

@@ -32,11 +32,6 @@ _INSTEAD: Final = {
     "H": "write a fixed value, and spread the fires with jitter_s",
     "~": "write a fixed value, and spread the fires with jitter_s",
 }
-_FULL_NAMES: Final = (
-    *("january", "february", "march", "april", "june", "july", "august", "september"),
-    *("october", "november", "december", "sunday", "monday", "tuesday", "wednesday", "thursday"),
-    *("friday", "saturday", "sept", "tues", "thur", "thurs", "wednes"),
-)
 
 
 def expected(grammar: Grammar) -> str:
@@ -52,6 +47,8 @@ def miscounted(parts: list[str], grammar: Grammar) -> str:
     """Too few or too many fields, and the dialect that was probably meant."""
     count = len(parts)
     said = f"{expected(grammar)}, {count} given"
+    if any(part.startswith(",") or part.endswith(",") for part in parts):
+        return f"{said}: a list has no blanks, such as MON,TUE"
     if count == len(GRAMMARS["vixie"].fields):
         return (
             f'{said}: leave out "dialect" if these are minute to day-of-week, or give all, '
@@ -101,9 +98,10 @@ def _unknown_name(text: str, field: Field, grammar: Grammar) -> str:
     )
     if field.names:
         listed = ", ".join(name.upper() for name in field.names)
+        begun = [name for name in field.names if name.startswith(text.lower())]
         meant = ""
-        if short in field.names and text.lower() in _FULL_NAMES:
-            meant = f"write {short.upper()}; "
+        if short in field.names or len(begun) == 1:
+            meant = f"write {(begun or [short])[0].upper()}; "
         elif other is not None:
             meant = f"that is for the {other} field; "
         return f"unknown {field.name} name {text!r}: {meant}the names are {listed}"
@@ -238,7 +236,10 @@ def never(fields: Fields) -> str:
     asked = fields.asked
     if asked.numbers and asked.names == _ALL_WEEKDAYS and not fields.years:
         months = ",".join(str(month) for month in range(1, 13) if fields.months >> month & 1)
-        return f"never matches: day {asked.number_text} does not exist in month {months}"
+        return (
+            f"never matches: day {asked.number_text} does not exist in month {months}; "
+            "the last day of a month is L in the dialects quartz, aws and spring"
+        )
     return f"never matches: no date has all that {fields.text!r} asks for"
 
 

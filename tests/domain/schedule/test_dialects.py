@@ -411,3 +411,39 @@ def test_a_year_of_leap_days_only_is_found_from_far_away() -> None:
     assert plan(spec).next_after(0) == 3_981_312_000_000
     assert plan(spec).next_after(3_981_312_000_000) == 4_233_686_400_000
     assert plan(spec).last_until(4_233_686_399_999) == 3_981_312_000_000
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "sentence"),
+    [
+        ("quartz", "0 0 9 31W * ?", "nothing runs in February, April, June, September and Novem"),
+        ("quartz", "0 0 9 ? 2 MON#5", "29 February exists in leap years only"),
+        ("quartz", "0 0 9 * * ? 2026-2028", "nothing runs after the year 2028"),
+        ("quartz", "0 0 9 * * ? 2020", "never runs again: its last year is 2020"),
+        ("aws", "0 9 ? * SAT,SUN *", "never on a weekday"),
+        ("spring", "0 0 9 13 * FRI", "both day fields must match: day 13 of the month and Fri"),
+        ("k8s", "0 9 13 * FRI", "the day fields are ORed: this runs on day 13 of the month"),
+        ("k8s", "0 9 */2 * FRI", "the day fields are ORed: this runs on day */2 of the month"),
+        ("systemd", "*-*-31", "nothing runs in February"),
+        ("quartz", "30 30 2 * * ?", "03:00 on 14 March 2027 since 02:30:30 does not exist"),
+        ("quartz", "15 30 1 * * ?", "01:30:15 on 1 November 2026 occurs twice"),
+    ],
+)
+def test_a_surprise_is_said_in_every_dialect(dialect: str, text: str, sentence: str) -> None:
+    spec = parse_cron(text, "America/New_York", dialect=dialect)
+    assert isinstance(spec, Cron)
+    said = warnings(spec, 1_790_000_000_000)  # 2026-09-21
+    assert any(one.startswith(sentence) for one in said), said
+
+
+@pytest.mark.parametrize("dialect", ["quartz", "spring", "aws", "systemd"])
+def test_an_ordinary_schedule_has_no_surprises(dialect: str) -> None:
+    text = {
+        "quartz": "0 0 12 ? * MON-FRI",
+        "spring": "0 0 12 * * MON-FRI",
+        "aws": "0 12 ? * MON-FRI *",
+        "systemd": "Mon..Fri 12:00",
+    }[dialect]
+    spec = parse_cron(text, "America/New_York", dialect=dialect)
+    assert isinstance(spec, Cron)
+    assert warnings(spec, 1_790_000_000_000) == ()

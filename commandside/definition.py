@@ -46,6 +46,7 @@ _LABEL: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?")
 _MEDIA_TYPE: Final = re.compile(
     r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}(?:;[\x20-\x7e]{1,64})?"
 )
+_USUAL_TYPES: Final = frozenset(PAYLOADS.values())
 _WORDS: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]*")
 
 _SECTIONS: Final[dict[str, tuple[str, ...]]] = {
@@ -66,18 +67,31 @@ _SECTIONS: Final[dict[str, tuple[str, ...]]] = {
 _SECTION_OF: Final = {field: name for name, fields in _SECTIONS.items() for field in fields}
 FIELDS: Final = frozenset(("key", *_SECTION_OF))
 _PASSING: Final = ("when", "span", "payload", "name")
-_PASSING_VALUES: Final = frozenset(
-    {"schedule", "starts_at", "ends_at", "max_runs", "payload", "content_type", "name"}
+_POLICIES: Final = tuple(name for name in _SECTIONS if name not in (*_PASSING, "target"))
+_POLICY_FIELDS: Final = frozenset(
+    ("type", *(field for name in _POLICIES for field in _SECTIONS[name]))
 )
 _OUTLINE: Final = ("when", "span", "jitter")
 """What says when a job fires."""
-_LASTING_FIELDS: Final = (
-    "type",
-    *(field for name, fields in _SECTIONS.items() if name not in _PASSING for field in fields),
+_OTHER_VALUES: Final = frozenset(
+    {"schedule", "starts_at", "ends_at", "max_runs", "payload", "content_type", "name", "target"}
 )
+"""What is read of sections that are no policies."""
+_UNREAD: Final = {
+    (target_known, policy_known): tuple(
+        name
+        for name in _SECTIONS
+        if name in _PASSING
+        or (name == "target" and not target_known)
+        or (name in _POLICIES and not policy_known)
+    )
+    for target_known in (False, True)
+    for policy_known in (False, True)
+}
+"""Sections to read, by what is known; always in one order, which is the order of refusals."""
 KNOWN_MAX: Final = 4_096
 KNOWN_LENGTH_MAX: Final = 4_096
-"""Remembered definitions, and characters of one; together at most some 20 MB."""
+"""Remembered targets, and policies, and characters of one; together at most some 40 MB."""
 NOT_YET: Final = frozenset(
     {
         "backfill",
@@ -108,35 +122,50 @@ class Asked(msgspec.Struct, frozen=True):
     key: str = ""
 
 
+class _Known:
+    """Values that were read, by the text that they were read from; the oldest go first."""
+
+    def __init__(self) -> None:
+        self._values: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self.get = self._values.get
+
+    def put(self, text: str, values: dict[str, Any]) -> dict[str, Any]:
+        if len(text) <= KNOWN_LENGTH_MAX:
+            self._values[text] = values
+            if len(self._values) > KNOWN_MAX:
+                self._values.popitem(last=False)
+        return values
+
+
 class Definitions:
     """Reads definitions under an operator's bounds.
 
-    What does not depend on the instant is remembered by its JSON: thousands of jobs that differ in
-    name, schedule and payload ask for the same target and policies.
+    Targets and policies do not depend on the instant, and are remembered by their JSON: thousands
+    of jobs that differ in name, schedule and payload ask for the same.
     """
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
-        self._known: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._targets = _Known()
+        self._policies = _Known()
 
     def define(self, body: Mapping[str, Any], payload: bytes | None, at: int) -> Asked:
         """Read a whole definition at `at`; raises Problem. `payload`: that member as sent."""
         reader = _Reader(lifted(body), payload, at, self.bounds, None)
         reader.refuse_strangers()
         key = reader.key()
+        body = reader.body
         # The text of JSON values tells apart what compares equal: 1, 1.0 and true.
-        asked = repr([reader.body.get(field, ...) for field in _LASTING_FIELDS])
-        known = self._known.get(asked)
-        if known is not None:
-            return Asked(known | reader.read(_PASSING), key)
-        values = reader.read(tuple(_SECTIONS))
-        if len(asked) <= KNOWN_LENGTH_MAX:
-            self._known[asked] = {
-                name: value for name, value in values.items() if name not in _PASSING_VALUES
-            }
-            if len(self._known) > KNOWN_MAX:
-                self._known.popitem(last=False)
-        return Asked(values, key)
+        targets = repr(body.get("target"))
+        policies = repr([item for item in body.items() if item[0] in _POLICY_FIELDS])
+        target, policy = self._targets.get(targets), self._policies.get(policies)
+        values = reader.read(_UNREAD[target is not None, policy is not None])
+        if target is None:
+            target = self._targets.put(targets, {"target": values["target"]})
+        if policy is None:
+            other = {name: value for name, value in values.items() if name not in _OTHER_VALUES}
+            policy = self._policies.put(policies, other)
+        return Asked({**policy, **target, **values}, key)
 
     def outline(self, body: Mapping[str, Any], payload: bytes | None, at: int) -> Asked:
         """Read what there is of a definition, and its schedule in any case; raises Problem."""
@@ -197,8 +226,10 @@ class _Reader:
 
     def refuse_strangers(self) -> None:
         """Refuse unknown fields by name, and those of the contract that are not built yet."""
+        if FIELDS.issuperset(self.body):
+            return
         for field in self.body:
-            if field not in _SECTION_OF and field != "key":
+            if field not in FIELDS:
                 later = field in NOT_YET
                 self.refuse(f"/{_escaped(field)}", _LATER if later else "unknown field")
 
@@ -329,7 +360,7 @@ class _Reader:
             return None
 
     def media_type(self, text: str) -> None:
-        if not _MEDIA_TYPE.fullmatch(text):
+        if text not in _USUAL_TYPES and not _MEDIA_TYPE.fullmatch(text):
             self.refuse("/content_type", f"{shown(text)} is not a media type such as text/plain")
         self.values["content_type"] = text
 

@@ -24,10 +24,12 @@ RECURRING: Final = (*KINDS, "timezone", "dialect", "dst", "anchor")
 _PART: Final = frozenset(RECURRING) - {"schedules"}
 PARTS_MAX: Final = 8
 """Schedules of one job. The least distance of two fires is kept within each."""
+_RECURRING: Final = frozenset(RECURRING)
 ENDS: Final = ("starts_at", "ends_at")
 SPAN: Final = (*ENDS, "max_runs")
 RUNS_MAX: Final = 1_000_000
 """Occurrences that a job may be limited to; each is an event of the job."""
+_SPAN: Final = frozenset(SPAN)
 Found = ScheduleSpec | tuple[Refused, ...]
 
 
@@ -40,9 +42,11 @@ def read_when(body: Mapping[str, Any], at: int, min_interval_s: int) -> Found:
         return _either(found, (alone,) if "run_at" in body else ())
     if kind != "one_time":
         return (Refused("/type", "one_time or recurring"),)
-    wrong = tuple(
-        Refused(f"/{field}", "not for a one-time job") for field in RECURRING if field in body
-    )
+    wrong: tuple[Refused, ...] = ()
+    if not _RECURRING.isdisjoint(body):
+        wrong = tuple(
+            Refused(f"/{field}", "not for a one-time job") for field in RECURRING if field in body
+        )
     texts = _Texts(body)
     run_at = texts.take("run_at")
     if run_at is None:
@@ -88,6 +92,8 @@ def read_span(
     `schedule` is the one they cut, where that is known; `at` is now, in ms.
     """
     found: dict[str, int] = dict.fromkeys(SPAN, 0)
+    if _SPAN.isdisjoint(body):
+        return found
     wrong = []
     if "max_runs" in body:
         found["max_runs"] = runs = body["max_runs"]

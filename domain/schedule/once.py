@@ -2,6 +2,7 @@
 
 import re
 from datetime import date
+from functools import lru_cache
 from typing import Final
 
 from domain.refusal import Refused
@@ -11,11 +12,12 @@ PAST_ALLOWED_MS: Final = 60_000
 """A one-time job this far in the past still fires, at once."""
 
 _RFC3339: Final = re.compile(
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt]([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])"
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt]([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])"
     r"(?:\.([0-9]{1,3})0*)?(?:[Zz]|([+-])([01][0-9]|2[0-3]):([0-5][0-9]))"
 )
 _RFC3339_LIMIT: Final = 40
 _EPOCH_ORDINAL: Final = 719_163
+_DAYS_KEPT: Final = 1_024
 
 
 def parse_one_time(run_at: str, at: int) -> OneTime | Refused:
@@ -42,15 +44,20 @@ def read_instant(text: str) -> int:
         raise ValueError(
             "give RFC 3339 with an offset and at most milliseconds, such as 2027-03-01T09:00:00Z"
         )
-    year, month, day, hour, minute, second = (int(part) for part in found.group(1, 2, 3, 4, 5, 6))
-    offset_s = int(found[9] or 0) * 3600 + int(found[10] or 0) * 60
-    offset_s = -offset_s if found[8] == "-" else offset_s
-    days = date(year, month, day).toordinal() - _EPOCH_ORDINAL
-    local_s = days * 86_400 + hour * 3600 + minute * 60 + second
-    instant = (local_s - offset_s) * 1000 + int((found[7] or "").ljust(3, "0"))
+    day, hour, minute, second, fraction, sign, offset_h, offset_m = found.groups("0")
+    offset_s = int(offset_h) * 3600 + int(offset_m) * 60
+    offset_s = -offset_s if sign == "-" else offset_s
+    local_s = _days(day) * 86_400 + int(hour) * 3600 + int(minute) * 60 + int(second)
+    instant = (local_s - offset_s) * 1000 + int(fraction.ljust(3, "0"))
     if instant > LAST_INSTANT:
         raise ValueError("it lies beyond the year 9999 in UTC")
     return instant
+
+
+@lru_cache(_DAYS_KEPT)
+def _days(text: str) -> int:
+    """Days since the epoch; ValueError for a date that is in no calendar."""
+    return date(int(text[:4]), int(text[5:7]), int(text[8:])).toordinal() - _EPOCH_ORDINAL
 
 
 class OneTimePlan:

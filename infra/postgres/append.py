@@ -120,6 +120,8 @@ _COLUMN_ENCODERS: Final = {
     for group, columns in _GROUPS.items()
 }
 _SCALARS: Final = 2
+_FRESH: Final = 1
+assert {_GROUPS[group][_FRESH][0] for group in ("due", "head")} == {"fresh"}
 _SENT_FOR_NULL: Final = {**NONE, "nonce": "''::bytea"}
 _DUE_NAMES: Final = tuple(name for name, _ in DUE_COLUMNS)
 _HEAD_NAMES: Final = HeadRow.__struct_fields__
@@ -159,21 +161,22 @@ _CHECKS: Final = {
 """Group → the query of the decisions whose guard of that kind fails."""
 
 _EFFECTS: Final = {
+    "gone": """
+over as materialized (
+    select d.place from {gone}
+    cross join lateral (
+        select i.ctid as place from due_index i where i.run_id = gone.run_id offset 0) d
+    where {holds_gone}
+),
+ended as (
+    delete from due_index i using over where i.ctid = over.place returning 1
+),""",
     "due": f"""
 planned as (
     insert into due_index (shard, wake_at, {", ".join(_DUE_NAMES)})
     select due.shard, due.due_at, {_DUE_VALUES}
     from {{due}}
     where due.fresh and {{holds_due}}
-),
-planned_again as (
-    insert into due_index as i (shard, wake_at, {", ".join(_DUE_NAMES)})
-    select due.shard, due.due_at, {_DUE_VALUES}
-    from {{due}}
-    where not due.fresh and {{holds_due}}
-    on conflict (run_id) do update set {_DUE_TAKEN}, wake_at = excluded.wake_at,
-        handed_off_at = null, handed_off_partition = null, handed_off_offset = null,
-        handed_off_topic = null, hand_offs = 0
 ),""",  # noqa: S608 - as _TEXT
     "head": f"""
 headed as (
@@ -181,13 +184,6 @@ headed as (
     select head.shard, {_HEAD_VALUES}
     from {{head}}
     where head.fresh and {{holds_head}}
-),
-headed_again as (
-    insert into job_heads as h (shard, {", ".join(_HEAD_NAMES)})
-    select head.shard, {_HEAD_VALUES}
-    from {{head}}
-    where not head.fresh and {{holds_head}}
-    on conflict (job_id) do update set {_HEAD_TAKEN}
 ),""",  # noqa: S608 - as _TEXT
     "command": """
 commanded as (
@@ -198,7 +194,29 @@ commanded as (
     where {holds_command}
 ),""",
 }
-"""Group → what is applied beside the events, and the due rows that go."""
+"""Group → what is applied beside the events."""
+
+_AGAIN: Final = {
+    "due": f"""
+planned_again as (
+    insert into due_index as i (shard, wake_at, {", ".join(_DUE_NAMES)})
+    select due.shard, due.due_at, {_DUE_VALUES}
+    from {{due}}
+    where not due.fresh and {{holds_due}}
+    on conflict (run_id) do update set {_DUE_TAKEN}, wake_at = excluded.wake_at,
+        handed_off_at = null, handed_off_partition = null, handed_off_offset = null,
+        handed_off_topic = null, hand_offs = 0
+),""",  # noqa: S608 - as _TEXT
+    "head": f"""
+headed_again as (
+    insert into job_heads as h (shard, {", ".join(_HEAD_NAMES)})
+    select head.shard, {_HEAD_VALUES}
+    from {{head}}
+    where not head.fresh and {{holds_head}}
+    on conflict (job_id) do update set {_HEAD_TAKEN}
+),""",  # noqa: S608 - as _TEXT
+}
+"""Group → what is applied where the stream was there before."""
 
 _TEXT: Final = f"""
 with clock as materialized (select tocsin_now() as now),
@@ -219,7 +237,7 @@ places as materialized (
     select coalesce(array_agg(nextval('event_position')), '{{{{}}}}'::int8[]) as list
     from generate_series(1, cardinality({{event_d}}))
     where (select yes from gate)
-),
+),{{effects}}
 appended as (
     insert into events (stream_id, version, shard, position, name, data)
     select event.stream_id, event.version, event.shard,
@@ -227,30 +245,24 @@ appended as (
     from {{event}}
     where {{holds_event}}
     returning 1
-),
-over as materialized (
-    select d.place from {{gone}}
-    cross join lateral (
-        select i.ctid as place from due_index i where i.run_id = gone.run_id offset 0) d
-    where {{holds_gone}}
-),{{effects}}
-ended as (
-    delete from due_index i using over where i.ctid = over.place returning 1
 )
 select gate.now, gate.in_time, gate.live, failed.list, places.list,
     case when gate.yes and (select count(*) from appended) <>
         case when cardinality(failed.list) = 0 then cardinality({{event_d}})
         else (select count(*) from unnest({{event_d}}) d
             where d <> all (failed.list)) end
-    then tocsin_alarm('fewer events inserted than sent')
-    when (select count(*) from ended) <> (select count(*) from over)
-    then tocsin_alarm('a due row was written without its lock') end
+    then tocsin_alarm('fewer events inserted than sent'){{alarm}} end
 from gate, failed, places
 """  # noqa: S608 - the parts are constants of this program
 
 
-def _statement(groups: Sequence[str]) -> str:
-    """Return the append for batches that have rows of these groups only."""
+_ALARM: Final = """
+    when (select count(*) from ended) <> (select count(*) from over)
+    then tocsin_alarm('a due row was written without its lock')"""
+
+
+def _statement(groups: Sequence[str], *, new: bool = False) -> str:
+    """Return the append for batches of these groups only; `new`: no stream was there before."""
     parts: dict[str, str] = {}
     number = _SCALARS
     for group in groups:
@@ -268,16 +280,29 @@ def _statement(groups: Sequence[str]) -> str:
         if numbered:
             parts["event_d"] = values[0]
     checks = [check.format(**parts) for group, check in _CHECKS.items() if group in parts]
-    effects = [effect.format(**parts) for group, effect in _EFFECTS.items() if group in parts]
+    effects = [
+        effect.format(**parts)
+        for effects_of in ((_EFFECTS,) if new else (_EFFECTS, _AGAIN))
+        for group, effect in effects_of.items()
+        if group in parts
+    ]
     return _TEXT.format(
-        **parts, checks="\n        union all".join(checks), effects="".join(effects)
+        **parts,
+        checks="\n        union all".join(checks),
+        effects="".join(effects),
+        alarm=_ALARM if "gone" in parts else "",
     )
 
 
 _LEAN: Final = ("job", "run", "event", "gone", "due")
 """What reports of attempts consist of, and little else: a statement's fixed cost is that of its
 parameters, and a report of one-time jobs would send four fifths of them empty."""
-STATEMENTS: Final = {"append": _statement(tuple(_GROUPS)), "append_lean": _statement(_LEAN)}
+_NEW: Final = ("job", "event", "due", "head", "command")
+"""What definitions of new jobs consist of."""
+_GROUPS_OF: Final = {"append_new": _NEW, "append_lean": _LEAN, "append": tuple(_GROUPS)}
+STATEMENTS: Final = {
+    name: _statement(groups, new=name == "append_new") for name, groups in _GROUPS_OF.items()
+}
 """Name → statement. `request` chooses; result: one row for `result`."""
 
 
@@ -328,9 +353,9 @@ def request(
             _applied(sent, d, shard, piece)
         if decision.command is not None:
             sent["command"].append(_command(d, shard, decision, len(events)))
-    lean = not any(rows for group, rows in sent.items() if group not in _LEAN)
+    name = _name(sent)
     encoded = [arrays.int8(expires_at), session or NO_ID]
-    for group in _LEAN if lean else _GROUPS:
+    for group in _GROUPS_OF[name]:
         rows = sent[group]
         if rows:
             encoded += [
@@ -341,7 +366,15 @@ def request(
             ]
         else:
             encoded += _EMPTY[group]
-    return "append_lean" if lean else "append", encoded
+    return name, encoded
+
+
+def _name(sent: dict[str, list[_Row]]) -> str:
+    """Return the shortest of STATEMENTS that does this."""
+    used = {group for group, rows in sent.items() if rows}
+    if used.issubset(_NEW) and all(row[_FRESH] for row in (*sent["due"], *sent["head"])):
+        return "append_new"
+    return "append_lean" if used.issubset(_LEAN) else "append"
 
 
 _EMPTY: Final = {

@@ -65,6 +65,32 @@ def test_lines_that_name_the_same_job_take_effect_in_their_order(world: World) -
     assert head.facts.spec.name == "4"
 
 
+def test_lines_that_name_the_same_job_wait_for_the_group_before(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "GROUP_MAX", 2)
+    plain, calls = world.commands.define, 0
+
+    async def slow_at_first(decision: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        for _ in range(20 if calls == 1 else 0):
+            await asyncio.sleep(0)
+        return await plain(decision)
+
+    world.commands.define = slow_at_first  # type: ignore[method-assign]  # the first is overtaken
+    named = [json.dumps(JOB | {"key": "one", "name": str(n)}).encode() for n in range(2)]
+    answers = world.batch(b"\n".join([named[0], LINE, named[1], LINE]))
+    assert [answer["code"] for answer in answers] == [201, 201, 200, 201]
+    assert answers[2]["job"]["version"] == 2
+
+
+def test_lines_that_are_refused_as_they_are_read_keep_their_place(world: World) -> None:
+    answers = world.batch(b"\n".join([b"{", LINE, b"[]", LINE, b"nothing"]))
+    assert [answer["line"] for answer in answers] == [1, 2, 3, 4, 5]
+    assert [answer["code"] for answer in answers] == [400, 201, 400, 201, 400]
+
+
 def test_a_line_that_is_too_long_costs_its_neighbours_nothing(world: World) -> None:
     long = b'{"payload": "' + b"x" * 2_000_000 + b'"}'
     answers = world.batch(b"\n".join([LINE, long, LINE]))

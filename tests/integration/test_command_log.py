@@ -17,6 +17,7 @@ from domain.run import state as rs
 from domain.schedule.schedule import Cron, OneTime
 from domain.target import HttpTarget
 from infra.clock import DatabaseClock, wall_ms
+from infra.postgres import append
 from infra.postgres.command_log import PostgresCommandLog
 
 TENANT = bytes(15) + b"\1"
@@ -33,6 +34,16 @@ def definition(n: int, command: Command | None = None, *, cron: str = "") -> Dec
     made = decide.define(decide.NewJob(n.to_bytes(16, "big"), TENANT, spec(cron=cron)), None, by)
     assert isinstance(made, Decision)
     return made
+
+
+def revision(made: Decision) -> Decision:
+    """Return another name for a job that was just defined."""
+    job, run = (piece.after for piece in made.slices)
+    assert isinstance(job, js.Active)
+    assert isinstance(run, rs.Ready)
+    changed = decide.revise(job, (run,), spec(name="other"), "", decide.By(wall_ms(), "test"))
+    assert isinstance(changed, Decision)
+    return changed
 
 
 @asynccontextmanager
@@ -59,6 +70,26 @@ def test_many_definitions_at_once_are_all_there(log_database: str) -> None:
             " (select count(*) from job_heads)"
         ).fetchone()
     assert counts == (2_000, 1_000, 1_000)
+
+
+def test_a_group_of_new_jobs_has_a_statement_of_its_own() -> None:
+    name, values = append.request([definition(1), definition(2, Command(b"c" * 16, b"h"))], 64, 0)
+    assert name == "append_new"
+    assert len(values) < len(append.request([revision(definition(1))], 64, 0)[1])
+
+
+def test_the_next_life_of_a_job_takes_the_group_to_the_whole_statement() -> None:
+    (first, run) = (piece.after for piece in definition(1).slices)
+    assert isinstance(first, js.Active)
+    assert isinstance(run, rs.Ready)
+    ended = decide.cancel(first, (run,), decide.By(wall_ms(), "test"))
+    assert isinstance(ended, Decision)
+    cancelled = ended.slices[0].after
+    assert isinstance(cancelled, js.Cancelled)
+    again = decide.NewJob((1).to_bytes(16, "big"), TENANT, spec(), "", "")
+    second = decide.define(again, cancelled, decide.By(wall_ms(), "test"))
+    assert isinstance(second, Decision)
+    assert append.request([definition(2), second], 64, 0)[0] == "append"
 
 
 def test_the_same_command_twice_at_the_same_time_has_one_effect(log_database: str) -> None:

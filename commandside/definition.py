@@ -64,8 +64,7 @@ _SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "name": ("name",),
     "labels": ("labels",),
 }
-_SECTION_OF: Final = {field: name for name, fields in _SECTIONS.items() for field in fields}
-FIELDS: Final = frozenset(("key", *_SECTION_OF))
+FIELDS: Final = frozenset(("key", *(field for fields in _SECTIONS.values() for field in fields)))
 _PASSING: Final = ("when", "span", "payload", "name")
 _POLICIES: Final = tuple(name for name in _SECTIONS if name not in (*_PASSING, "target"))
 _POLICY_FIELDS: Final = frozenset(

@@ -1,15 +1,13 @@
 """Sentences about a cron schedule that say what its author may not expect of it."""
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
 from typing import Final
 
+from domain.schedule import jumps
 from domain.schedule.fields import FIRST_YEAR, SHORTEST_MONTH, Fields, month_length
-from domain.schedule.walk import CORRECTION_S, Calendar, effective
+from domain.schedule.walk import Calendar, effective
 from domain.schedule.zone import Zone
 
-_AHEAD_S: Final = 400 * 86_400  # each kind of clock change occurs once in this time
-_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - local time, which has no zone of its own
 _MONTHS: Final = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
@@ -31,20 +29,10 @@ def sentences(fields: Fields, zone: Zone, dst: tuple[str, str], at_s: int) -> It
     yield from _years(fields, at_s)
     yield from _days(fields)
     yield from _steps(fields)
-    ahead = [
-        index
-        for index in range(zone.index(at_s) + 1, len(zone.starts))
-        if zone.starts[index] <= at_s + _AHEAD_S
-    ]
-    if ahead:
+    if jumps.ahead(zone, at_s):
         yield from _full_ranges(fields, dst[1])
-    seen = set()
-    for index in ahead:
-        forward = zone.offsets[index] > zone.offsets[index - 1]
-        said = _gap(fields, zone, dst, index) if forward else _fold(fields, zone, dst, index)
-        if said is not None and forward not in seen:
-            seen.add(forward)
-            yield said
+    follows = fields.hours == _ALL_HOURS
+    yield from jumps.sentences(Calendar(fields), zone, effective(fields, *dst), at_s, follows)
 
 
 def _days(fields: Fields) -> Iterator[str]:
@@ -113,41 +101,5 @@ def _full_ranges(fields: Fields, fold: str) -> Iterator[str]:
             )
 
 
-def _gap(fields: Fields, zone: Zone, dst: tuple[str, str], index: int) -> str | None:
-    before, after, start = zone.offsets[index - 1], zone.offsets[index], zone.starts[index]
-    lost = Calendar(fields).first_from(start + before)
-    if lost >= start + after:
-        return None
-    gap, _ = effective(fields, *dst)
-    if gap == "next" and after - before <= CORRECTION_S:
-        return (
-            f"{_time(start + after)} on {_date(start + after)} since {_time(lost)} "
-            f"does not exist in {zone.name}"
-        )
-    if fields.hours == _ALL_HOURS:
-        return None
-    return f"no run at {_time(lost)} on {_date(lost)}, which does not exist in {zone.name}"
-
-
-def _fold(fields: Fields, zone: Zone, dst: tuple[str, str], index: int) -> str | None:
-    before, after, start = zone.offsets[index - 1], zone.offsets[index], zone.starts[index]
-    twice = Calendar(fields).first_from(start + after)
-    _, fold = effective(fields, *dst)
-    if twice >= start + before or (fold == "both" and fields.hours == _ALL_HOURS):
-        return None
-    how = "both times" if fold == "both" else f"the {fold} time only"
-    return f"{_time(twice)} on {_date(twice)} occurs twice in {zone.name}: this runs {how}"
-
-
 def _listed(words: list[str], last: str) -> str:
     return f" {last} ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-
-
-def _time(local_s: int) -> str:
-    form = "%H:%M:%S" if local_s % 60 else "%H:%M"
-    return (_EPOCH + timedelta(seconds=local_s)).strftime(form)
-
-
-def _date(local_s: int) -> str:
-    day = _EPOCH + timedelta(seconds=local_s)
-    return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"

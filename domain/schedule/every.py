@@ -11,7 +11,7 @@ from datetime import date
 from typing import Final
 
 from domain.refusal import Refused
-from domain.schedule import walk, zone
+from domain.schedule import jumps, walk, zone
 from domain.schedule.clock import refuse_clock
 from domain.schedule.fields import month_length
 from domain.schedule.once import read_instant
@@ -211,10 +211,18 @@ def every_plan(spec: Every) -> _Exact | Ended:
     """Compile an interval."""
     if spec.step_ms:
         return _Exact(spec.anchor, spec.step_ms)
-    clock = zone.load(spec.zone)
+    return Ended(walk.LocalPlan(_steps(spec), zone.load(spec.zone), *_rules(spec)))
+
+
+def _steps(spec: Every) -> Steps:
     anchor_s = spec.anchor // 1000
-    steps = Steps(anchor_s + clock.offset_s(anchor_s), spec.days, spec.months)
-    return Ended(walk.LocalPlan(steps, clock, spec.gap or "next", spec.fold or "first"))
+    local_s = anchor_s + zone.load(spec.zone).offset_s(anchor_s)
+    return Steps(local_s, spec.days, spec.months)
+
+
+def _rules(spec: Every) -> tuple[str, str]:
+    """The rules for gaps and folds that are in force."""
+    return spec.gap or "next", spec.fold or "first"
 
 
 def said_of_every(spec: Every, at: int) -> tuple[str, ...]:
@@ -237,4 +245,6 @@ def said_of_every(spec: Every, at: int) -> tuple[str, ...]:
     minutes = re.fullmatch(r"P([0-9]+)M", spec.typed)
     if minutes and spec.months % 12 and spec.months > 12:  # noqa: PLR2004 - months of a year
         said.append(f"{spec.typed} is {spec.months} months; for minutes write PT{minutes[1]}M")
+    follows = False
+    said += jumps.sentences(_steps(spec), clock, _rules(spec), at // 1000, follows)
     return tuple(said)

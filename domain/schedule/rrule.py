@@ -15,8 +15,8 @@ from typing import Final
 from dateutil.rrule import rrulestr
 
 from domain.refusal import Refused
+from domain.schedule import jumps, walk, zone
 from domain.schedule import recurrence as r
-from domain.schedule import walk, zone
 from domain.schedule.clock import refuse_clock
 from domain.schedule.every import END_MS, Ended, read_anchor
 from domain.schedule.fields import Wrong
@@ -310,25 +310,45 @@ class _Counted:
         return self._inner.last_to(min(local_s, self._last))
 
 
-def said_of_rrule(spec: RRule) -> tuple[str, ...]:
-    """What a person may not expect of a rule."""
-    rule = _rule(_parse(spec.text), _local_s(spec))
+def said_of_rrule(spec: RRule, at: int) -> tuple[str, ...]:
+    """What a person may not expect of a rule; `at` is now, in ms."""
+    parsed = _parse(spec.text)
+    rule = _rule(parsed, _local_s(spec))
+    said = []
     first = min(rule.month_days, default=0)
     if first > 28:  # noqa: PLR2004 - days of the shortest month
-        return (f"a month without day {first} is left out; BYMONTHDAY=-1 is the last day of each",)
-    return ()
+        said.append(
+            f"a month without day {first} is left out; BYMONTHDAY=-1 is the last day of each"
+        )
+    follows = parsed.freq >= r.HOURLY and rule.hours == _EVERY_HOUR
+    clock, rules = zone.load(spec.zone), _rules(spec, parsed)
+    try:
+        said += jumps.sentences(_dates(spec, parsed), clock, rules, at // 1000, follows)
+    except r.TooRare:
+        return tuple(said)  # nothing near enough to be moved
+    return tuple(said)
 
 
 def rrule_plan(spec: RRule) -> Plan:
     """Compile a rule."""
     parsed = _parse(spec.text)
+    clock, rules = zone.load(spec.zone), _rules(spec, parsed)
+    found = Ended(walk.LocalPlan(_dates(spec, parsed), clock, *rules))
+    return Window(found, 0, min(parsed.until or END_MS, END_MS))
+
+
+def _dates(spec: RRule, parsed: _Parsed) -> walk.LocalCalendar:
     anchor_local_s = _local_s(spec)
     dates: walk.LocalCalendar = r.Recurrence(_rule(parsed, anchor_local_s), anchor_local_s)
     if parsed.count:
         assert isinstance(dates, r.Recurrence)
         dates = _Counted(dates, parsed.count)
+    return dates
+
+
+def _rules(spec: RRule, parsed: _Parsed) -> tuple[str, str]:
+    """The rules for gaps and folds that are in force."""
     follows = parsed.freq >= r.HOURLY
-    gap = spec.gap or ("skip" if follows else "next")
-    fold = spec.fold or ("both" if follows else "first")
-    found = Ended(walk.LocalPlan(dates, zone.load(spec.zone), gap, fold))
-    return Window(found, 0, min(parsed.until or END_MS, END_MS))
+    return spec.gap or ("skip" if follows else "next"), spec.fold or (
+        "both" if follows else "first"
+    )

@@ -141,7 +141,7 @@ def warnings(spec: ScheduleSpec, at: int) -> tuple[str, ...]:
     if isinstance(spec, Every):
         return said_of_every(spec, at)
     if isinstance(spec, RRule):
-        return said_of_rrule(spec)
+        return said_of_rrule(spec, at)
     fields = cron.read(spec.text, spec.dialect)
     dst = spec.gap, spec.fold
     return tuple(caution.sentences(fields, zone.load(spec.zone), dst, at // 1000))

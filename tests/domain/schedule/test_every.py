@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from domain.schedule.schedule import Every, Plan, Refused, parse_every, plan, warnings
@@ -172,6 +172,7 @@ def test_calendar_steps_end_with_the_year_2499() -> None:
 ZONES = ("UTC", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "Africa/Casablanca")
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(["PT60S", "PT7H", "P1D", "P3D", "P2W", "P1M", "P5M", "P1Y"]),
     st.sampled_from(ZONES),
@@ -202,6 +203,7 @@ def assert_laws(found: Plan, t: int) -> None:
         t = following
 
 
+@settings(deadline=None)
 @given(
     st.integers(1, 40), st.integers(0, 1_000_000_000), st.integers(0, 900), st.sampled_from(ZONES)
 )
@@ -217,3 +219,16 @@ def test_days_are_where_the_calendar_has_them(
     found = plan(every(f"P{days}D", start.isoformat(), zone))
     at = int(wanted_utc.timestamp()) * 1000
     assert not exists or found.last_until(at) == at
+
+
+def test_a_step_of_days_that_meets_a_clock_change_is_said() -> None:
+    at = ms("2026-01-01T00:00:00Z")
+    gap = every("P1D", "2026-01-01T02:30:00-05:00", "America/New_York")
+    fold = every("P1D", "2026-01-01T01:30:00-05:00", "America/New_York", fold="both")
+    assert warnings(gap, at) == (
+        "03:00 on 8 March 2026 since 02:30 does not exist in America/New_York",
+    )
+    assert warnings(fold, at) == (
+        "01:30 on 1 November 2026 occurs twice in America/New_York: this runs both times",
+    )
+    assert warnings(every("P1D", "2026-01-01T09:00:00-05:00", "America/New_York"), at) == ()

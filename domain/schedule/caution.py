@@ -70,7 +70,7 @@ def _has_days(fields: Fields, month: int, *, leap: bool) -> bool:
 def _years(fields: Fields, at_s: int) -> Iterator[str]:
     if fields.years:
         last = FIRST_YEAR + fields.years.bit_length() - 1
-        if (_EPOCH + timedelta(seconds=at_s)).year > last:
+        if jumps.year_of(at_s) > last:
             yield f"never runs again: its last year is {last}"
         else:
             yield f"nothing runs after the year {last}"

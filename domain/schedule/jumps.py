@@ -15,6 +15,11 @@ _MONTHS: Final = (
 )
 
 
+def year_of(local_s: int) -> int:
+    """Return the year of a local second."""
+    return (_EPOCH + timedelta(seconds=local_s)).year
+
+
 def ahead(zone: Zone, at_s: int) -> list[int]:
     """Return the stretches of the zone that begin in the next 400 days."""
     found = range(zone.index(at_s) + 1, len(zone.starts))

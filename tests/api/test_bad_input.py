@@ -90,7 +90,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown dst rule": (changed(dst={"gap": "twice"}), "/dst/gap"),
     "a run_at on a recurring job": (changed(run_at="2030-01-01T00:00:00Z"), "/run_at"),
     "not supported yet": (changed(rrule="FREQ=DAILY"), "/rrule"),
-    "max_runs not supported yet": (changed(max_runs=3), "/max_runs"),
+    "no run at all": (changed(max_runs=0), "/max_runs"),
     "no target": (changed(target=...), "/target"),
     "a target that is a text": (changed(target="https://a.example.com"), "/target"),
     "another kind of target": (target(kind="kafka"), "/target/kind"),

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import psycopg
 import pytest
+from hypothesis import settings
 from psycopg.conninfo import make_conninfo
 
 from infra.embedded.broker import BrokerOptions, EmbeddedBroker
@@ -21,6 +22,10 @@ from tests.engines import apache_kafka as kafka
 from tests.engines.databases import Databases
 
 IN_CI = bool(os.environ.get("CI"))
+
+# How long an example takes is the machine's mood, not a property of ours.
+settings.register_profile("tocsin", deadline=None, print_blob=True)
+settings.load_profile("tocsin")
 
 
 def engine_missing(reason: str) -> NoReturn:

@@ -198,6 +198,8 @@ def _single(value: int, field: Field) -> Part:
 
 
 def _bits(low: int, high: int, step: int) -> int:
+    if step == 1:
+        return (2 << high) - (1 << low)
     return sum(1 << value for value in range(low, high + 1, step))
 
 

@@ -12,6 +12,7 @@ _READERS: Final = {name: Reader(grammar) for name, grammar in GRAMMARS.items()}
 _SECOND_ZERO: Final = Part("0", 1)
 _EVERY_YEAR: Final = Part("*", 0)
 _DASHES: Final = "\u2010\u2011\u2012\u2013\u2014\u2212"
+_BEGINS: Final = "0123456789*"  # of a first field: of nothing else that has as many parts
 _ALL_DAYS: Final = 0xFFFFFFFE
 _ALL_WEEKDAYS: Final = 0x7F
 
@@ -69,10 +70,13 @@ def _split(text: str, grammar: Grammar) -> list[str]:
         if len(parts) == 1 and word is not None:
             return word.split()
     least = len(grammar.fields) - grammar.optional
+    counted = least <= len(parts) <= len(grammar.fields)
+    if counted and parts[0][0] in _BEGINS:
+        return parts
     meant = recognised(parts, grammar)
     if meant is not None:
         raise Wrong(meant)
-    if not least <= len(parts) <= len(grammar.fields):
+    if not counted:
         raise Wrong(sentences.miscounted(parts, grammar))
     return parts
 

@@ -13,13 +13,13 @@ from msgspec import Meta
 from commandside.definition import Definitions
 from commandside.replies import Instant
 from domain.ids import job_id_of_key
-from domain.instant import DAY, rfc3339
+from domain.instant import DAY, LAST, rfc3339
 from domain.problem import Reason, invalid
 from domain.refusal import Refused
 from domain.schedule import zone
 from domain.schedule.jitter import due_at, jitter_ms
 from domain.schedule.once import read_instant
-from domain.schedule.schedule import Plan, ScheduleSpec, between, passed
+from domain.schedule.schedule import Plan, ScheduleBreach, ScheduleSpec, between, passed
 from domain.schedule.schedule import warnings as warnings_of
 from domain.schedule.telling import description, local_text, zone_of
 from domain.tenant import Caller
@@ -74,16 +74,21 @@ class Previews:
         most = values["jitter_ms"]
         job_id = job_id_of_key(caller.tenant_id, "key", asked.key) if asked.key else b""
         jitter = None if most and not job_id else jitter_ms(job_id, most)
-        counted = passed(slots, at, at + DAY, COUNTED_MAX)
+        runs = values["max_runs"] or LAST
+        try:
+            pairs = list(islice(_pairs(slots, after), min(count, runs)))
+            counted = passed(slots, at, at + DAY, COUNTED_MAX)
+        except ScheduleBreach as breach:
+            raise invalid((Refused("", f"a fire cannot be worked out: {breach}"),)) from breach
+        in_a_day = counted[2] if counted else 0
         return Preview(
             description=description(schedule),
             timezone=zone_of(schedule),
             zone_data=zone.VERSION,
             fires=[
-                _fire(schedule, nominal, following, jitter, most)
-                for nominal, following in islice(_pairs(slots, after), count)
+                _fire(schedule, nominal, following, jitter, most) for nominal, following in pairs
             ],
-            fires_in_24h=counted[2] if counted else 0,
+            fires_in_24h=in_a_day if in_a_day is None else min(in_a_day, runs),
             warnings=list(warnings_of(schedule, at)),
         )
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from domain.refusal import Refused, token
 from domain.schedule import schedule as schedules
 from domain.schedule.once import read_instant
-from domain.schedule.schedule import OneTime, ScheduleSpec, Union
+from domain.schedule.schedule import OneTime, RRule, ScheduleSpec, Union
 
 KINDS: Final = ("schedule", "every", "rrule", "schedules")
 """Each names a recurring schedule; one of them is given."""
@@ -37,7 +37,7 @@ def read_when(body: Mapping[str, Any], at: int, min_interval_s: int) -> Found:
     """Return the schedule of a definition, or what is wrong with it; `at` is now, in ms."""
     kind = body.get("type")
     if kind == "recurring":
-        found = read_recurring(body, min_interval_s)
+        found = _answering(body, read_recurring(body, min_interval_s), at)
         alone = Refused("/run_at", "only for a one-time job")
         return _either(found, (alone,) if "run_at" in body else ())
     if kind != "one_time":
@@ -52,6 +52,17 @@ def read_when(body: Mapping[str, Any], at: int, min_interval_s: int) -> Found:
     if run_at is None:
         return wrong + tuple(texts.wrong)
     return _either(schedules.parse_one_time(run_at, at), wrong)
+
+
+def _answering(body: Mapping[str, Any], found: Found, at: int) -> Found:
+    """Refuse a rule whose next date is too far to be found within the bounds of its search."""
+    if isinstance(found, RRule | Union):
+        try:
+            schedules.plan(found).next_after(at)
+        except schedules.ScheduleBreach as breach:
+            kind = next(kind for kind in KINDS if kind in body)
+            return (Refused(f"/{kind}", f"what is next cannot be worked out: {breach}"),)
+    return found
 
 
 def _either(

@@ -88,6 +88,12 @@ def test_start_and_end_cut_the_list(world: World) -> None:
     assert len(preview(world, **ends)["fires"]) == 2
 
 
+def test_no_more_fires_are_listed_than_the_job_may_have(world: World) -> None:
+    found = preview(world, schedule="*/15 * * * *", max_runs=2)
+    assert len(found["fires"]) == 2
+    assert found["fires_in_24h"] == 2
+
+
 @pytest.mark.parametrize(
     ("more", "pointer"),
     [

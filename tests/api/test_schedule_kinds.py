@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from domain.schedule import recurrence
 from tests.api.world import JOB, World
 
 BARE: dict[str, Any] = {
@@ -233,3 +234,15 @@ def test_no_more_occurrences_are_listed_than_a_job_may_have(world: World) -> Non
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, "3", 1_000_001])
 def test_a_number_of_runs_that_is_refused_is_named(world: World, count: Any) -> None:
     assert [found for found, _ in refused(world, JOB | {"max_runs": count})] == ["/max_runs"]
+
+
+def test_a_rule_whose_next_date_is_too_far_to_be_found_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recurrence, "DAYS_LOOKED_AT", 30)
+    rare = "FREQ=MINUTELY;INTERVAL=1439;BYHOUR=0;BYMINUTE=0"
+    body = BARE | {"rrule": rare, "timezone": "UTC", "anchor": "2025-11-29T00:00:00Z"}
+    ((pointer, detail),) = refused(world, body)
+    assert pointer == "/rrule"
+    assert "nothing on 30 days" in detail
+    assert world.send("POST", "/v1/preview", body).status_code == 422

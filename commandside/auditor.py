@@ -28,7 +28,10 @@ from commandside.ports import (
 )
 from domain.envelope import Decision
 from domain.instant import SECOND
+from domain.job.command import By
 from domain.job.ending import report_among
+from domain.job.resume import resume
+from domain.job.state import Paused
 from domain.run.report import LOST
 from domain.run.state import OpenRun
 
@@ -46,6 +49,9 @@ PARKED_MAX: Final = 1_000
 """Lapses remembered as having no luck; of more, the oldest is tried again at once."""
 PARK_US: Final = (5_000_000, 10_000_000, 30_000_000, 60_000_000)
 """Pauses of a lapse after failures one after the other."""
+RESUME_US: Final = 1_000_000
+RESUMES_MAX: Final = 50
+"""Pauses ended in one pass."""
 HEALTH_US: Final = 5_000_000
 HEADS_MAX: Final = 4_000
 """Heads looked at in one check, about; more jobs are checked in more parts."""
@@ -68,6 +74,7 @@ class Auditor:
         self._ports, self._hand_off, self._retries = ports, hand_off, retries
         self._due = hand_off.due
         self._connected_us = self._heard_us = -GAP_US
+        self._resume_us = 0
         self._reap_us = self._lapse_us = self._stale_us = self._health_us = 0
         self._renewals = hand_off.renewals
         self._lost_before = 0
@@ -109,6 +116,9 @@ class Auditor:
             self._reap_us = now + REAP_US
             if now - self._connected_us >= GRACE_US:
                 self._reclaim(shards, tick)
+        if now >= self._resume_us:
+            self._resume_us = now + RESUME_US
+            self._end_pauses(shards, tick)
         if now >= self._health_us:
             self._health_us = now + HEALTH_US
             self._look_after(shards)
@@ -171,6 +181,28 @@ class Auditor:
             del self._parked[next(iter(self._parked))]
         self._ports.telemetry.count("lapses_parked")
         self._ports.telemetry.alarm("lapses_stuck", f"{run_id.hex()}: {why}")
+
+    # ---------------------------------------------------------------- pauses that are over
+
+    def _end_pauses(self, shards: Sequence[int], tick: Tick) -> None:
+        """Resume the jobs whose pause had an end, as a client would at that instant."""
+        parked, now = self._parked, tick.mono_us
+        decisions: dict[bytes, Decision] = {}
+        for standing in self._due.to_resume(shards, RESUMES_MAX + len(parked)):
+            job = standing.job
+            if not isinstance(job, Paused) or parked.get(job.facts.job_id, (0, 0))[0] > now:
+                continue
+            by = By(max(tick.at, job.until), reason="the pause is over")
+            try:
+                decision = resume(job, standing.runs, by)
+            except Exception as error:  # noqa: BLE001 - about this job alone; the others go on
+                self._park(job.facts.job_id, tick, repr(error))
+                continue
+            if isinstance(decision, Decision):
+                decisions[job.facts.job_id] = decision
+        done = self._append(decisions, tick) if decisions else []
+        self._ports.telemetry.count("pauses_ended", len(done))
+        self._retries.offer((own.after for decision in done for own in decision.slices), tick.at)
 
     # ---------------------------------------------------------------- what nobody leased
 

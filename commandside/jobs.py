@@ -288,9 +288,15 @@ class Jobs:
         answer.in_flight = [text(RUN, run) for run in job.in_flight]
         return Done(answer)
 
-    async def pause(self, asked: Asked, reason: str) -> Done:
-        """Pause a job; attempts in flight go on."""
-        accepted = await self._command(asked, decide.pause, reason)
+    async def pause(self, asked: Asked, reason: str, until: int = 0) -> Done:
+        """Pause a job, for good or until an instant (ms); attempts in flight go on."""
+
+        def verb(
+            job: s.JobState | None, runs: tuple[OpenRun, ...], by: decide.By
+        ) -> decide.Outcome:
+            return decide.pause(job, runs, by, until=until)
+
+        accepted = await self._command(asked, verb, reason)
         if accepted.replayed:
             return await self._replay(accepted)
         answer = self._reply(accepted.job, accepted)
@@ -434,6 +440,8 @@ def _accepted(outcome: Answer) -> Accepted:
     if isinstance(outcome, BodyDiffers):
         reason = Refused("@Idempotency-Key", "use a new key for a new request")
         raise Problem("body_differs", "this key came with another request before", (reason,))
+    if outcome.code == "past_until":
+        raise invalid((Refused("/until", outcome.detail),))
     if outcome.code == "past":
         raise invalid((Refused("/run_at", outcome.detail),))
     errors = (Refused("@If-Match", outcome.detail),) if outcome.code == "precondition" else ()

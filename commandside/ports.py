@@ -357,6 +357,9 @@ class DueIndex(Protocol):
     def lapsed(self, shards: Sequence[int], limit: int) -> list[tuple[Standing, OpenRun]]:
         """Return leases that are over: `until` has passed, or the owner's session has ended."""
 
+    def to_resume(self, shards: Sequence[int], limit: int) -> list[Standing]:
+        """Return paused jobs whose pause ends by itself and is over, with their withheld runs."""
+
     def append(self, decisions: Sequence[Decision], expires_at: int) -> list[bool]:
         """Append decisions (lapses) and return which hold."""
 

@@ -107,6 +107,7 @@ TABLE: Final[tuple[Name, ...]] = (
         rows_handed_off_again="due rows handed off again because nobody leased them",
         lapses="leases ended by the auditor",
         lapses_parked="times the end of a lease was put off, to be decided once more",
+        pauses_ended="pauses with an end that the auditor ended",
         sessions_reaped="sessions of other processes that the auditor ended",
         shards_lost="shards that went to another owner",
     ),

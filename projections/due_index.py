@@ -68,6 +68,8 @@ class HeadRow(msgspec.Struct, frozen=True, gc=False):
     max_lateness_ms: int
     timeout_ms: int
     payload_version: int
+    resume_at: int
+    """When a pause ends by itself, 0 for never."""
     state: bytes
 
 
@@ -190,5 +192,6 @@ def head_row(state: js.JobState) -> HeadRow:
         spec.max_lateness_ms,
         spec.timeout_ms,
         facts.payload_version,
+        state.until if isinstance(state, js.Paused) else 0,
         _ENCODER.encode(state),
     )

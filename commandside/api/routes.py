@@ -34,6 +34,7 @@ from commandside.replies import JobReply
 from domain.job.resume import CATCH_UPS, USUAL
 from domain.problem import invalid
 from domain.refusal import Refused, token
+from domain.schedule.once import read_instant
 from domain.tenant import JOBS_READ, JOBS_WRITE
 
 _ENCODE: Final = msgspec.json.Encoder().encode
@@ -138,12 +139,18 @@ def _commands(jobs: Jobs) -> list[HTTPRouteHandler]:
     @post(
         f"{_JOB}/pause",
         status_code=200,
-        opt=_opt("Pause a job", JSON, schema.BECAUSE, keyed=True, **because),
+        opt=_opt("Pause a job", JSON, schema.PAUSE, keyed=True, **because),
     )
     async def pause(request: HttpRequest, job_id: FromPath[str]) -> ASGIResponse:
-        raw, fields = await _because(request, "reason")
+        raw, fields = await _because(request, "reason", "until")
         command = asked(request, job_id, "pause", raw, keyed=True)
-        return _answer(await jobs.pause(command, fields.get("reason", "")))
+        until = 0
+        if "until" in fields:
+            try:
+                until = read_instant(fields["until"])
+            except ValueError as error:
+                raise invalid((Refused("/until", str(error)),)) from error
+        return _answer(await jobs.pause(command, fields.get("reason", ""), until))
 
     @post(
         f"{_JOB}/resume",

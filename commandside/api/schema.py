@@ -169,6 +169,12 @@ PATCH: Final[dict[str, Any]] = {
 REASON: Final = _text("kept in the audit trail", maxLength=512)
 REASON_MAX: Final = 512
 BECAUSE: Final = _object({"reason": REASON})
+PAUSE: Final = _object(
+    {
+        "reason": REASON,
+        "until": _text("RFC 3339 with an offset: the pause ends by itself then", maxLength=40),
+    }
+)
 RESUME: Final = _object(
     {
         "reason": REASON,

@@ -55,9 +55,17 @@ def define(new: NewJob, job: s.JobState | None, by: By) -> Outcome:
 
 
 def pause(
-    job: s.JobState | None, runs: tuple[rs.OpenRun, ...], by: By, *, cause: str = "request"
+    job: s.JobState | None,
+    runs: tuple[rs.OpenRun, ...],
+    by: By,
+    *,
+    cause: str = "request",
+    until: int = 0,
 ) -> Outcome:
-    """Stop planning and leasing; runs that wait are withdrawn, those in flight go on."""
+    """Stop planning and leasing; runs that wait are withdrawn, those in flight go on.
+
+    The pause ends by itself at `until`, if that is given.
+    """
     if job is None:
         return absent()
     job = chain.effective(job, runs)
@@ -65,6 +73,8 @@ def pause(
         return None
     if not isinstance(job, s.Active):
         return wrong_state(job, "paused")
+    if until and until <= by.at:
+        return Rejected("past_until", "a pause ends in the future")
     at, head = by.at, job.facts
     frontier = chain.frontier(job, runs)
     settled = settle(job, runs, at)
@@ -79,6 +89,7 @@ def pause(
         settled.passed,
         by.actor,
         head.tenant_id,
+        until,
     )
     draft.on_job(event)
     for run in runs:

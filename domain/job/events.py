@@ -107,6 +107,8 @@ class Paused(Event, frozen=True, tag=3):
     passed: tuple[Passed, ...] = ()
     actor: str = ""
     tenant_id: bytes = b""
+    until: int = 0
+    """When it ends by itself, 0 for never."""
 
 
 class Resumed(Event, frozen=True, tag=4):

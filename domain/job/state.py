@@ -60,6 +60,7 @@ class Paused(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=2):
     runs: tuple[bytes, ...] = ()
     cause: str = ""
     reason: str = ""
+    until: int = 0
 
 
 class Finished(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=3):
@@ -126,7 +127,8 @@ def evolve(job_id: bytes, state: JobState | None, event: e.JobEvent) -> JobState
             return Active(facts, state.catch_up if isinstance(state, Active) else None)
         case e.Paused():
             assert isinstance(state, Active)
-            return Paused(facts, event.at, event.held, event.runs, event.cause, event.reason)
+            held, runs = event.held, event.runs
+            return Paused(facts, event.at, held, runs, event.cause, event.reason, event.until)
         case e.Resumed():
             assert isinstance(state, Paused)
             return Active(facts, event.catch_up)

@@ -6,9 +6,7 @@ from commandside.command_port import Accepted, Answer, BodyDiffers, Decide
 from commandside.ports import Standing
 from domain.catalogue import DomainEvent
 from domain.envelope import Decision, Rejected
-from domain.job import state as js
 from domain.run import events as re
-from domain.run import state as rs
 from infra.memory.log import Effect, MemoryLog
 
 
@@ -98,28 +96,7 @@ class MemoryCommandLog:
         )
 
     def _standing(self, job_id: bytes) -> Standing | None:
-        standing = self._log.standings([job_id]).get(job_id)
-        if standing is None:
-            return None
-        job, runs = standing.job, standing.runs
-        return Standing(job, (*runs, *self._withheld(job, {run.facts.run_id for run in runs})))
-
-    def _withheld(self, job: js.JobState, present: set[bytes]) -> list[rs.OpenRun]:
-        if not isinstance(job, js.Paused):
-            return []
-        found: list[rs.OpenRun] = []
-        for run_id in dict.fromkeys((*job.runs, *((job.held,) if job.held else ()))):
-            state = None if run_id in present else self._fold(run_id)
-            if isinstance(state, rs.Withheld):
-                found.append(state)
-        return found
-
-    def _fold(self, run_id: bytes) -> rs.RunState | None:
-        state: rs.RunState | None = None
-        for event in self._log.events_of(run_id):
-            assert isinstance(event, re.RunEvent)
-            state = rs.evolve(run_id, state, event)
-        return state
+        return self._log.whole(job_id) if job_id in self._log.heads else None
 
     def _accepted(self, decision: Decision, position: int) -> Accepted:
         standing = self._standing(decision.job_id)

@@ -110,6 +110,17 @@ class MemoryDueIndex:
             return run.until <= now or self._log.has_ended(run.owner)
         return isinstance(run, rs.Awaiting) and run.until <= now
 
+    def to_resume(self, shards: Sequence[int], limit: int) -> list[Standing]:
+        """Return paused jobs whose pause ends by itself and is over, with their withheld runs."""
+        self._log.reach()
+        now, owned = self._log.now(), frozenset(shards)
+        over = [
+            job_id
+            for job_id, (_, head) in self._log.heads.items()
+            if 0 < head.resume_at <= now and shard_of(job_id, self._log.shards) in owned
+        ]
+        return [self._log.whole(job_id) for job_id in over[:limit]]
+
     def append(self, decisions: Sequence[Decision], expires_at: int) -> list[bool]:
         """Append decisions, and return which hold; of one job only the first can."""
         self._log.reach()

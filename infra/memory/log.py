@@ -131,6 +131,26 @@ class MemoryLog:
             if job_id in self.heads
         }
 
+    def whole(self, job_id: bytes) -> Standing:
+        """Return a job that exists with all its open runs, withheld ones too."""
+        job, runs = self.heads[job_id][0], self.runs_of(job_id)
+        if not isinstance(job, js.Paused):
+            return Standing(job, runs)
+        present = {run.facts.run_id for run in runs}
+        found: list[rs.OpenRun] = []
+        for run_id in dict.fromkeys((*job.runs, *((job.held,) if job.held else ()))):
+            state = None if run_id in present else self._fold(run_id)
+            if isinstance(state, rs.Withheld):
+                found.append(state)
+        return Standing(job, (*runs, *found))
+
+    def _fold(self, run_id: bytes) -> rs.RunState | None:
+        state: rs.RunState | None = None
+        for event in self.events_of(run_id):
+            assert isinstance(event, re.RunEvent)
+            state = rs.evolve(run_id, state, event)
+        return state
+
     def events_of(self, stream_id: bytes, after: int = 0) -> list[DomainEvent]:
         """Return the events of a stream from version `after` + 1."""
         found = []

@@ -81,6 +81,7 @@ _GROUPS: Final[dict[str, tuple[Column, ...]]] = {
         ("max_lateness_ms", "int8"),
         ("timeout_ms", "int8"),
         ("payload_version", "int4"),
+        ("resume_at", "int8"),
         ("state", "bytea"),
     ),
     "command": (

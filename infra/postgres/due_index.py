@@ -23,7 +23,7 @@ from commandside.ports import (
 )
 from domain.envelope import Decision
 from domain.run.state import OpenRun
-from infra.postgres import append, hand_off, reads
+from infra.postgres import append, arrays, command_reads, hand_off, reads
 from infra.postgres.blocking import BlockingWire
 from infra.postgres.connection import Reconnecting
 
@@ -50,6 +50,12 @@ with over as (
     order by d.until limit %(limit)s
 )
 select run_id, job_id from over
+"""
+
+_TO_RESUME: Final = """
+select job_id from job_heads
+where shard = any(%(shards)s::int[]) and resume_at > 0 and resume_at <= (select tocsin_now())
+order by resume_at limit %(limit)s
 """
 
 _REAP: Final = "update sessions set ended = true where not ended and until < tocsin_now()"
@@ -81,6 +87,7 @@ STATEMENTS: Final = {
     "lock": append.LOCK,
     **append.STATEMENTS,
     "read": reads.READ,
+    "streams": command_reads.STREAMS,
     "window": hand_off.WINDOW,
     "mark": hand_off.MARK,
     "unmark": hand_off.UNMARK,
@@ -163,6 +170,25 @@ class PostgresDueIndex:
             if standing is not None and run is not None:
                 found.append((standing, run))
         return found
+
+    def to_resume(self, shards: Sequence[int], limit: int) -> list[Standing]:
+        """Return paused jobs whose pause ends by itself and is over, with their withheld runs."""
+        values = {"shards": list(shards), "limit": limit}
+        with self._link.use() as connection:
+            over = connection.execute(_TO_RESUME, values, prepare=True).fetchall()
+        if not over:
+            return []
+        jobs = [job_id.bytes for (job_id,) in over]
+        standings = reads.standings(self._log.call([("read", reads.standing_parameters(jobs))]))
+        return [self._whole(standing) for standing in standings.values()]
+
+    def _whole(self, standing: Standing) -> Standing:
+        missing = command_reads.without_row(standing.job, standing.runs)
+        if not missing:
+            return standing
+        row = self._log.call([("streams", [arrays.uuids(missing)])])
+        found = command_reads.withheld(row, missing)
+        return Standing(standing.job, (*standing.runs, *found))
 
     def append(self, decisions: Sequence[Decision], expires_at: int) -> list[bool]:
         """Append decisions, at most one of each job, and return which hold."""

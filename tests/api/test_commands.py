@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from domain.instant import rfc3339
 from tests.api.world import JOB, World
 
 
@@ -174,6 +175,8 @@ def test_another_tenants_job_answers_like_one_that_never_was(
         ("pause", {"why": "x"}, "/why"),
         ("pause", {"reason": 1}, "/reason"),
         ("pause", {"reason": "x" * 600}, "/reason"),
+        ("pause", {"until": "soon"}, "/until"),
+        ("pause", {"until": "2001-01-01T00:00:00Z"}, "/until"),
         ("resume", {"catch_up": "some"}, "/catch_up"),
         ("resume", {"catch_up": ""}, "/catch_up"),
         ("resume", {"until": "noon"}, "/until"),
@@ -214,3 +217,11 @@ def test_a_resume_that_catches_up_fires_the_newest_slot_of_the_pause(world: Worl
     (due,) = world.log.due.values()
     assert due.run.facts.due_at == world.clock.now()
     assert due.run.facts.nominal == world.clock.now() // 60_000 * 60_000
+
+
+def test_a_pause_can_have_an_end(world: World, job: str) -> None:
+    until = world.clock.now() + 3_600_000
+    found = world.send("POST", f"/v1/jobs/{job}/pause", {"until": rfc3339(until)})
+    assert found.status_code == 200, found.text
+    (head,) = [head for _, head in world.log.heads.values() if head.resume_at]
+    assert head.resume_at == until

@@ -11,7 +11,8 @@ from commandside.auditor import Auditor, AuditorPorts
 from commandside.hand_off import SILENT_MS, Canary, HandOff, SelfHandOff
 from commandside.ports import SESSION_MS, Unavailable
 from domain.envelope import Decision
-from domain.job.state import JobState
+from domain.job import decide as job
+from domain.job.state import Active, JobState, Paused
 from domain.run.events import Fired
 from domain.run.state import InFlight, OpenRun, Ready
 from infra.memory.due_index import MemoryDueIndex
@@ -42,6 +43,29 @@ def due_and_leased(scene: Scene) -> Ready:
 def is_ready_again(scene: Scene, run: Ready) -> bool:
     row = scene.log.due.get(run.facts.run_id)
     return row is not None and isinstance(row.run, Ready) and row.run.facts.attempt == 1
+
+
+# -------------------------------------------------------------------- pauses that end
+
+
+def test_a_pause_that_has_an_end_is_over_within_two_seconds_of_it(scene: Scene) -> None:
+    process = scene.boot()
+    scene.run_for(1_000)
+    job_id = jobs.job_id(0, SHARDS)
+    scene.log.append(
+        [jobs.define(job_id, jobs.spec(jobs.minutely()), scene.clock.now())], scene.clock.now()
+    )
+    whole = scene.log.whole(job_id)
+    until = scene.clock.now() + 10_000
+    pause = job.pause(whole.job, whole.runs, job.By(scene.clock.now()), until=until)
+    assert isinstance(pause, Decision)
+    scene.log.append([pause], scene.clock.now())
+    scene.run_for(9_900)
+    assert isinstance(scene.log.heads[job_id][0], Paused)
+    assert scene.run_until(lambda: isinstance(scene.log.heads[job_id][0], Active), 2_000)
+    assert process.telemetry.counts["pauses_ended"] == 1
+    (run,) = scene.log.runs_of(job_id)
+    assert isinstance(run, Ready)
 
 
 # -------------------------------------------------------------------- dead dispatchers

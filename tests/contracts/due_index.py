@@ -371,6 +371,44 @@ class DueIndexContract:
         hand.lease(jobs.ready_run(decision))
         assert hand.index.health(hand.shards).broken_chains == 0
 
+    def test_a_pause_that_is_over_is_shown_with_what_it_withheld(self, hand: Hand) -> None:
+        now = hand.now()
+        spec = jobs.spec(jobs.minutely())
+        decision = jobs.define(jobs.job_id(0, hand.bench.log.shards), spec, now)
+        hand.append(decision)
+        run = jobs.ready_run(decision)
+        standing = hand.desk.standing(run.facts.job_id)
+        assert standing is not None
+        pause = job.pause(standing.job, standing.runs, job.By(now), until=now + 300)
+        assert isinstance(pause, Decision)
+        hand.append(pause)
+        while True:
+            before = hand.now()
+            found = hand.index.to_resume(hand.shards, LIMIT)
+            if found:
+                break
+            assert before < now + MINUTE, "the pause does not end"
+            hand.bench.rest()
+        assert hand.now() >= now + 300
+        (whole,) = found
+        assert [r.facts.run_id for r in whole.runs] == [run.facts.run_id]
+        resumed = job.resume(whole.job, whole.runs, job.By(hand.now()))
+        assert isinstance(resumed, Decision)
+        hand.append(resumed)
+        assert hand.index.to_resume(hand.shards, LIMIT) == []
+
+    def test_a_pause_without_an_end_is_never_over(self, hand: Hand) -> None:
+        now = hand.now()
+        spec = jobs.spec(jobs.minutely())
+        decision = jobs.define(jobs.job_id(0, hand.bench.log.shards), spec, now)
+        hand.append(decision)
+        standing = hand.desk.standing(decision.job_id)
+        assert standing is not None
+        pause = job.pause(standing.job, standing.runs, job.By(now))
+        assert isinstance(pause, Decision)
+        hand.append(pause)
+        assert hand.index.to_resume(hand.shards, LIMIT) == []
+
     def test_a_paused_or_cancelled_job_has_no_chain_to_break(self, hand: Hand) -> None:
         now = hand.now()
         for command in (job.pause, job.cancel):

@@ -323,4 +323,42 @@ BREAK: list[Caught] = [
         ),
         "",
     ),
+    (
+        Cfg(
+            "overlap-edit",
+            mut="edit_overlap_plans_nothing",
+            direct=True,
+            cmds=("edit",),
+            edits=(0,),
+            overlaps=("allow",),
+            sched=((1, 2),),
+            T=4,
+            faults=0,
+        ),
+        "I9",
+    ),
+    (
+        Cfg(
+            "next-life",
+            mut="retry_old_life",
+            direct=True,
+            cmds=("cancel", "define"),
+            sched=((1, 3),),
+            T=5,
+            faults=0,
+        ),
+        "I8",
+    ),
+    (
+        Cfg(
+            "next-life",
+            mut="old_life_plans",
+            direct=True,
+            cmds=("cancel", "define"),
+            sched=((1, 3, 4),),
+            T=5,
+            faults=0,
+        ),
+        "I9",
+    ),
 ]

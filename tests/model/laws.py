@@ -58,7 +58,7 @@ def canon(c: Cfg, s: State) -> State:
 
 def _spent(r: Run) -> Run:
     if r.st == "E":
-        return Run(r.id, 0, "E", 0, 0, verdict=r.verdict)
+        return Run(r.id, 0, "E", 0, 0, verdict=r.verdict, life=r.life)
     if r.st in "LA":
         return r._replace(due=0, marked=0, pub=0)
     if r.st == "W":
@@ -85,9 +85,12 @@ def check(c: Cfg, s: State) -> None:
     """Raise Broken for a state that no rule allows."""
     links = [r for r in s.runs if chain(r)]
     if status(c, s) == "A":
-        waiting = [r for r in links if r.st == "S" and not r.att]
-        front = waiting if c.overlap == "allow" else [r for r in links if is_open(r)]
-        if len(front) != 1:
+        mine = [r for r in links if r.life == s.job.life]
+        waiting = [r for r in mine if r.st == "S" and not r.att]
+        front = waiting if s.job.ov == "allow" else [r for r in mine if is_open(r)]
+        # Runs that were begun before an edit ended their overlap may still be there.
+        most = 9 if c.overlaps else 1
+        if not 1 <= len(front) <= most or len(waiting) > 1:
             raise Broken("I9 active job with %d open next occurrences" % len(front))
     for r in s.runs:
         if c.i14 and r.st == "S" and r.marked and not r.pub:
@@ -106,13 +109,19 @@ def check(c: Cfg, s: State) -> None:
 def _check_ledger(c: Cfg, s: State, links: list[Run]) -> None:
     job, place = s.job, cursor(s)
     for k, _, _ in s.owed:
-        mine = [r for r in links if slot_of(r) == k]
+        mine = [r for r in links if slot_of(r) == k and not _given_back(s, r)]
         n = sum(1 for x, _ in s.skips if x == k) + sum(1 for r in mine if r.st == "E")
         if n > 1:
             raise Broken("I9 slot %d has %d verdicts" % (k, n))
         missed = not n and k <= place and all(r.st == "W" for r in mine)
         if missed and job.st in "AF" and not c.archive and not job.cl < k <= job.ch:
             raise Broken("I9 slot %d passed without a run or a verdict" % k)
+
+
+def _given_back(s: State, r: Run) -> bool:
+    """Tell whether a frontier of an earlier life was cancelled, so that its slot is free again."""
+    later = (x for x in s.runs if x.life > r.life and slot_of(x) == slot_of(r) and chain(x))
+    return r.verdict == "cancel" and any(later)
 
 
 def _check_once(c: Cfg, s: State, links: list[Run]) -> None:

@@ -30,7 +30,7 @@ def _check_lease(c: Cfg, s: State, r: Run) -> None:
         raise Broken("I13 Leased of run %d at version %d, which has no version %d before it" % at)
     if s.now < r.due or (chain(r) and s.now < slot_of(r)):
         raise Broken("I10 early: run %d leased at %d, due %d" % (r.id, s.now, r.due))
-    if s.job.st == "C":
+    if s.job.st == "C" or r.life != s.job.life:
         raise Broken("I8 Leased after an acknowledged cancel")
     if s.job.st == "P":
         raise Broken("I8 Leased while paused")
@@ -38,7 +38,7 @@ def _check_lease(c: Cfg, s: State, r: Run) -> None:
         raise Broken("I8 Leased under spec %d after an edit to %d" % (r.spec, s.job.spec))
     if chain(r) and not any(x[0] == slot_of(r) for x in s.owed):
         raise Broken("I2 phantom: slot %d was not in force when it passed" % slot_of(r))
-    if c.overlap != "allow" and any(begun(x) for x in s.runs if x.id != r.id):
+    if s.job.ov != "allow" and not r.att and any(begun(x) for x in s.runs if x.id != r.id):
         raise Broken("I17 overlap at run %d" % r.id)
 
 
@@ -78,14 +78,15 @@ def lease_step(c: Cfg, s: State, m: tuple[int, int], d: int) -> State | None:
     if r is None:
         return None
     # A run that has begun holds its place already: counting again could trap two of them.
-    busy = c.overlap != "allow" and not r.att and any(begun(x) for x in s.runs if x.id != r.id)
+    ov = s.job.ov
+    busy = ov != "allow" and not r.att and any(begun(x) for x in s.runs if x.id != r.id)
     if busy and c.mut != "no_overlap_check":
-        if not chain(r) or c.overlap == "buffer_one":
+        if not chain(r) or ov == "buffer_one":
             return None  # stays scheduled, woken at the other's end
         return _blocked(c, s, r)
     if chain(r) and not r.att and not c.one_time and s.now - r.due > c.grace:
         return _misfire(c, s, r, d)
-    if c.overlap == "allow" and chain(r) and not r.att:
+    if ov == "allow" and chain(r) and not r.att:
         # Decided before its commit, hence guarded.
         return hold(s, d, ("l", r.id, r.ver, s.job.ver, tuple(_follow(c, s, s.job))))
     return leased(c, s, r, d)
@@ -152,7 +153,7 @@ def _misfire(c: Cfg, s: State, r: Run, d: int) -> State | None:
         return after
     fires = get(after, r.id if go == own else stream(c, job, go))
     assert fires is not None
-    if c.overlap == "allow":
+    if job.ov == "allow":
         after = commit(c, after, ((), after.job.ver, tuple(_follow(c, after, after.job)), now))
         assert after is not None
     return leased(c, after, fires, d)

@@ -17,6 +17,7 @@ from tests.model.state import (
     cursor,
     get,
     is_open,
+    link,
     readable,
     slot_of,
     slots_after,
@@ -29,10 +30,10 @@ def settle(c: Cfg, s: State, runs: list[Run], own: tuple[int, ...] = ()) -> list
     job, now = s.job, s.now
     if c.one_time:
         return []
-    first = max([r.first for r in runs if chain(r) and begun(r)] + [NO])
+    first = max([r.first for r in runs if link(job, r) and begun(r)] + [NO])
     out: list[Op] = [("skip", (k, "misfire", "range")) for k in catch_up(c, job)]
     out += [("cu", NO, NO)] * (job.ch != NO)
-    taken = {slot_of(r) for r in runs if chain(r) and r.st != "W"}
+    taken = {slot_of(r) for r in runs if link(job, r) and r.st != "W"}
     for k in slots_after(c, job, cursor(s)):
         if k > now:
             break
@@ -82,7 +83,7 @@ def plan(c: Cfg, s: State, r: Run) -> list[Op]:
     if c.misfire == "all" and job.ch == NO and passed and passed[0] <= start:
         owed, hi = [k for k in passed if k <= start], start  # one catch-up at a time
         passed = passed[len(owed) :]
-    keeps = c.overlap == "buffer_one" and not owed
+    keeps = job.ov == "buffer_one" and not owed
     keep = next((k for k in passed if k > start), None) if keeps else None
     for k in passed:
         if k != keep:
@@ -107,8 +108,9 @@ def conclude(c: Cfg, s: State, r: Run, outcome: str) -> Decision | None:
     if f.get("verdict") == "dead" and not worn:
         raise Broken("I1 run %d dead-lettered with attempts left" % r.id)
     ops: list[Op] = [("run", r.id, tuple(sorted(f.items())))]
-    alone = not any(chain(x) and is_open(x) and x.id != r.id for x in s.runs)
-    if f["st"] == "E" and chain(r) and c.overlap != "allow" and job.st == "A" and alone:
+    alone = not any(link(job, x) and is_open(x) and x.id != r.id for x in s.runs)
+    mine = chain(r) if c.mut == "old_life_plans" else link(job, r)
+    if f["st"] == "E" and mine and job.ov != "allow" and job.st == "A" and alone:
         ops += [*plan(c, s, r), ("spec", job.spec)]
     return ((r.id, r.ver),), job.ver, tuple(ops), now
 
@@ -135,7 +137,8 @@ def _what_follows(c: Cfg, s: State, r: Run, outcome: str) -> dict[str, int | str
     worn = outcome == "lost" and lost > c.lost_max and c.mut != "lost_unbounded"
     if (outcome == "fail" and fails >= c.attempts) or worn:
         return f | {"st": "E", "verdict": "dead"}
-    if job.st == "C" and c.mut != "retry_after_cancel":
+    over = job.st == "C" or (r.life != job.life and c.mut != "retry_old_life")
+    if over and c.mut != "retry_after_cancel":
         return f | {"st": "E", "verdict": "cancel"}
     if job.st == "P":
         return f | {"st": "W"}
@@ -167,7 +170,7 @@ class Command:
         self.alive = readable(s)
         self.idle = [r for r in self.alive if r.st == "S"]
         self.held = [r for r in self.alive if r.id == self.job.held]
-        self.front = [r for r in self.idle if chain(r) and not r.att]
+        self.front = [r for r in self.idle if link(self.job, r) and not r.att]
 
     def settled(self) -> int:
         """Return the cursor after settling; a withdrawn or cancelled frontier gives it back."""
@@ -183,6 +186,7 @@ class Command:
         """Return what the command appends, `replay` for a repeat, None where it is refused."""
         commands: dict[str, Callable[[], list[Op] | str | None]] = {
             "cancel": self.cancel,
+            "define": self.define,
             "edit": self.edit,
             "pause": self.pause,
             "resume": self.resume,
@@ -245,7 +249,7 @@ class Command:
         if waits:
             due = max(slot_of(waits[0]), now)
             return [*ops, ("run", waits[0].id, (("due", due), ("spec", job.spec), ("st", "S")))]
-        if c.overlap != "allow" and any(chain(r) and begun(r) for r in self.alive):
+        if job.ov != "allow" and any(link(job, r) and begun(r) for r in self.alive):
             return ops
         skips_one = c.mut == "resume_forgets"
         after = new.through if c.one_time else now + skips_one
@@ -256,25 +260,45 @@ class Command:
         if self.st not in "APF" or (self.st == "F" and not self.c.one_time):
             return None
         c, now, job = self.c, self.now, self.job
-        sch = c.edits[len(c.edits) - self.s.cmds.count("edit")]
+        turn = len(c.edits) - self.s.cmds.count("edit")
+        sch, ov = c.edits[turn], c.overlaps[turn] if c.overlaps else job.ov
         moved = sch != job.sch
+        lacks = self._lacks_frontier(ov)
         if c.one_time and moved and c.sched[sch][0] <= now:
             return None
-        place = max(self.settled(), now) if moved else job.through
+        place = max(self.settled(), now) if moved or lacks else job.through
         new = job._replace(
             spec=job.spec + 1,
             sch=sch,
+            ov=ov,
             ver=job.ver + 1,
             held=NO if moved else job.held,
             through=place,
         )
         ops: list[Op] = [("job", new)]
-        ops += self._settle_edit() if moved else []
+        ops += self._settle_edit() if moved or lacks else []
         for r in self.idle:
             ops += self._replan(r, new, moved=moved)
-        if self.st == "F" and moved:
+        if (self.st == "F" and moved) or lacks:
             ops += first_after(c, new, place, now)
         return ops
+
+    def _lacks_frontier(self, ov: str) -> bool:
+        """P12: an edit to allow while a run is in flight plans the link that no end will plan."""
+        if self.c.mut == "edit_overlap_plans_nothing":
+            return False
+        return self.st == "A" and ov == "allow" != self.job.ov and not self.front
+
+    def define(self) -> list[Op] | None:
+        """The next life of a cancelled job: it begins after now, and knows no run of before."""
+        if self.st != "C":
+            return None
+        c, job, now = self.c, self.job, self.now
+        place = max(job.through, now)
+        new = job._replace(
+            st="A", ver=job.ver + 1, spec=job.spec + 1, life=job.life + 1, through=place
+        )
+        return [("job", new), *first_after(c, new, place, now)]
 
     def _settle_edit(self) -> list[Op]:
         if self.st == "F":
@@ -302,7 +326,7 @@ class Command:
             return "replay"
         c, job = self.c, self.job
         busy = any(begun(r) for r in self.alive)
-        if c.overlap != "allow" and busy and c.mut != "no_overlap_check":
+        if job.ov != "allow" and busy and c.mut != "no_overlap_check":
             return None
         ops: list[Op] = [("next", 100, self.now)]
         if c.mut != "trigger_no_job_event":

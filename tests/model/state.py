@@ -34,6 +34,8 @@ class Cfg(NamedTuple):
     """Slots of each schedule; an edit moves to another one."""
     edits: tuple[int, ...] = ()
     """Schedule after each edit, in order; the same one is an edit of the payload only."""
+    overlaps: tuple[str, ...] = ()
+    """Overlap after each edit, in order; empty where no edit changes it."""
     one_time: bool = False
     """Each schedule has one slot, which never passes; the end of the job is implied."""
     T: int = 5
@@ -87,6 +89,7 @@ class Run(NamedTuple):
     ok: int = 0
     """Ghost: the handler has answered 2xx."""
     verdict: str = ""
+    life: int = 1
 
 
 class Job(NamedTuple):
@@ -105,6 +108,8 @@ class Job(NamedTuple):
     cl: int = NO
     ch: int = NO
     """Open catch-up: the slots in (cl, ch] are still to fire."""
+    ov: str = "skip"
+    life: int = 1
 
 
 class State(NamedTuple):
@@ -132,7 +137,7 @@ class State(NamedTuple):
 def init(c: Cfg) -> State:
     """Return the world after the definition of the job."""
     s0 = c.sched[0][0]
-    job = Job("A", 1, 0, 0, 0)
+    job = Job("A", 1, 0, 0, 0, ov=c.overlap)
     runs = (Run(s0, 1, "S", s0, 0),)
     empty: frozenset[Any] = frozenset()
     idle = (("I",),) * c.ndisp
@@ -169,6 +174,11 @@ def chain(r: Run) -> bool:
     return slot_of(r) < 100
 
 
+def link(job: Job, r: Run) -> bool:
+    """Tell whether the run is a link of the chain of the job's current life."""
+    return chain(r) and r.life == job.life
+
+
 def is_open(r: Run) -> bool:
     """Tell whether the run has a due row."""
     return r.st in "SLA"
@@ -181,7 +191,7 @@ def begun(r: Run) -> bool:
 
 def cursor(s: State) -> int:
     """Return max(head, nominal instants of open links): no fire writes the head."""
-    links = [slot_of(r) for r in s.runs if chain(r) and (is_open(r) or begun(r))]
+    links = [slot_of(r) for r in s.runs if link(s.job, r) and (is_open(r) or begun(r))]
     return max([s.job.through, *links])
 
 
@@ -192,7 +202,7 @@ def slots_after(c: Cfg, job: Job, x: int) -> list[int]:
 
 def status(c: Cfg, s: State) -> str:
     """Return the job's state with an implied end seen: a one-time job without an open link."""
-    if c.one_time and s.job.st == "A" and not any(chain(r) and is_open(r) for r in s.runs):
+    if c.one_time and s.job.st == "A" and not any(link(s.job, r) and is_open(r) for r in s.runs):
         return "F"
     return s.job.st
 

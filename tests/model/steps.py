@@ -13,9 +13,9 @@ from tests.model.state import (
     Run,
     State,
     begun,
-    chain,
     get,
     hold,
+    link,
     put,
 )
 
@@ -47,7 +47,7 @@ def steps(c: Cfg, s: State) -> Iterator[Step]:
 def _tick(c: Cfg, s: State) -> Step:
     t, owed = s.now + 1, s.owed
     if s.job.st in "AP" and t in c.sched[s.job.sch]:
-        busy = any(chain(r) and begun(r) for r in s.runs)
+        busy = any(link(s.job, r) and begun(r) for r in s.runs)
         owed = tuple(sorted((*owed, (t, int(busy), int(s.job.st == "P")))))
     return "tick", 0, s._replace(now=t, owed=owed)
 

@@ -91,6 +91,10 @@ EVENTS: Final[dict[str, DomainEvent]] = {
     "job.paused.v1 full": job.Paused(
         AT, AT, RUN, (RUN, JOB), "gone", "out of order", PASSED, "k_0123", TENANT
     ),
+    "job.paused.v1 until least": job.Paused(AT, AT),
+    "job.paused.v1 until full": job.Paused(
+        AT, AT, RUN, (RUN, JOB), "gone", "out of order", PASSED, "k_0123", TENANT, AT + 60_000
+    ),
     "job.resumed.v1 least": job.Resumed(AT, AT),
     "job.resumed.v1 full": job.Resumed(AT, AT, "repaired", PASSED, CATCH_UP, "k_0123", TENANT),
     "job.cancelled.v1 least": job.Cancelled(AT, AT),
@@ -160,5 +164,5 @@ EVENTS: Final[dict[str, DomainEvent]] = {
 }
 """By stable name, and which of the two it is."""
 
-READ_ONLY: Final = frozenset({"run.withdrawn.v1"})
+READ_ONLY: Final = frozenset({"run.withdrawn.v1", "job.paused.v1 least", "job.paused.v1 full"})
 """Recorded before their kind had its last fields: read for ever, and not written any more."""

@@ -40,7 +40,7 @@ def test_every_kind_of_event_is_recorded() -> None:
 
 def test_an_event_recorded_with_every_field_has_none_left_at_its_default() -> None:
     for name, event in EVENTS.items():
-        if name.endswith(" full"):
+        if name.endswith(" full") and name not in READ_ONLY:
             for field in msgspec.structs.fields(type(event)):
                 if not field.required:
                     assert getattr(event, field.name) != field.default, (name, field.name)

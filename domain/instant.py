@@ -5,8 +5,10 @@ from functools import lru_cache
 from typing import Final
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH_ORDINAL: Final = EPOCH.toordinal()
+"""Of a `date`: less this, it is the number of days since the epoch."""
 LAST: Final = 253_402_300_799_999
-"""9999-12-31T23:59:59.999Z, the last instant that RFC 3339 can say."""
+"""9999-12-31T23:59:59.999Z, the last instant that RFC 3339 can say: no slot lies beyond."""
 
 SECOND: Final = 1_000
 MINUTE: Final = 60_000

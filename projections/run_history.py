@@ -40,10 +40,10 @@ def rows(batch: Iterable[Recorded]) -> tuple[list[AttemptRow], list[RunRow]]:
                 runs.append(_fired(recorded, fired))
             case e.Scheduled(passed=passed) as scheduled if passed:
                 runs.extend(_ranges(recorded, scheduled.tenant_id, scheduled.job_id, scheduled))
-            case e.Completed(of=e.Occurrence() as of) as completed:
-                runs.append(_expired(recorded, completed, of))
-            case e.Withdrawn(of=e.Occurrence() as of) as withdrawn:
-                runs.append(_superseded(recorded, withdrawn, of))
+            case e.Completed(at=at, outcome=outcome, cause=cause, of=e.Occurrence() as of):
+                runs.append(_of(recorded, of, at, (outcome, outcome, cause)))
+            case e.Withdrawn(at=at, cause=cause, of=e.Occurrence() as of):
+                runs.append(_of(recorded, of, at, (e.WITHDRAWN, cause, "")))
             case e.Skipped() as skipped:
                 runs.append(_unfired(recorded, skipped, "skipped", skipped.verdict, 0))
             case e.Cancelled() as cancelled:
@@ -102,7 +102,11 @@ def _fired(recorded: Recorded, f: e.Fired) -> RunRow:
     )
 
 
-def _expired(recorded: Recorded, event: e.Completed, of: e.Occurrence) -> RunRow:
+def _of(recorded: Recorded, of: e.Occurrence, at: int, said: tuple[str, str, str]) -> RunRow:
+    """Return the row of a run that ends, or is withdrawn, by an event that names its occurrence.
+
+    `said`: status, verdict, cause.
+    """
     return RunRow(
         of.tenant_id,
         of.job_id,
@@ -112,32 +116,10 @@ def _expired(recorded: Recorded, event: e.Completed, of: e.Occurrence) -> RunRow
         of.nominal,
         1,
         of.due_at,
-        event.outcome,
-        event.outcome,
-        event.cause,
+        *said,
         of.attempts,
         0,
-        event.at,
-        recorded.position,
-    )
-
-
-def _superseded(recorded: Recorded, event: e.Withdrawn, of: e.Occurrence) -> RunRow:
-    return RunRow(
-        of.tenant_id,
-        of.job_id,
-        of.nominal,
-        recorded.stream_id,
-        of.kind,
-        of.nominal,
-        1,
-        of.due_at,
-        e.WITHDRAWN,
-        event.cause,
-        "",
-        of.attempts,
-        0,
-        event.at,
+        at,
         recorded.position,
     )
 

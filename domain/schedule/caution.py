@@ -4,14 +4,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from domain.schedule import jumps
-from domain.schedule.fields import FIRST_YEAR, SHORTEST_MONTH, Fields, month_length
+from domain.schedule.fields import FIRST_YEAR, MONTHS, SHORTEST_MONTH, Fields, month_length
 from domain.schedule.walk import Calendar, effective
 from domain.schedule.zone import Zone
 
-_MONTHS: Final = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
 _WEEKDAYS: Final = (
     *("Sunday", "Monday", "Tuesday", "Wednesday"),
     *("Thursday", "Friday", "Saturday"),
@@ -53,7 +49,7 @@ def _days(fields: Fields) -> Iterator[str]:
     if asked.names and not asked.names & ~_WEEKEND:
         yield "never on a weekday"
     months = [month for month in range(1, 13) if fields.months >> month & 1]
-    without = [_MONTHS[month - 1] for month in months if not _has_days(fields, month, leap=True)]
+    without = [MONTHS[month - 1] for month in months if not _has_days(fields, month, leap=True)]
     if without and len(without) < len(months):
         yield f"nothing runs in {_listed(without, 'and')}: there is no day {day}"
     leap = _FEBRUARY in months and not _has_days(fields, _FEBRUARY, leap=False)

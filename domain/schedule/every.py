@@ -10,12 +10,13 @@ import re
 from datetime import date
 from typing import Final
 
+from domain.instant import EPOCH_ORDINAL, LAST
 from domain.refusal import Refused
 from domain.schedule import jumps, walk, zone
 from domain.schedule.clock import refuse_clock
 from domain.schedule.fields import month_length
 from domain.schedule.once import read_instant
-from domain.schedule.spec import LAST_INSTANT, Every
+from domain.schedule.spec import Every
 
 DURATION_LIMIT: Final = 32
 """Characters of a duration, as typed."""
@@ -28,11 +29,9 @@ _SHAPE: Final = re.compile(
     r"(T(?:([0-9]{1,9})H)?(?:([0-9]{1,9})M)?(?:([0-9]{1,9})(?:[.,]([0-9]{1,3})0*)?S)?)?"
 )
 _ANCHOR_YEAR: Final = date(2001, 1, 1)  # a Monday: weeks begin there, and so do months and years
-_EPOCH_ORDINAL: Final = 719_163
 _DAY_S: Final = 86_400
 _JUMP_S: Final = walk.CORRECTION_S  # two slots are nearer by this much where a clock goes forward
 _LONGEST_MS: Final = LONGEST_YEARS * 365 * _DAY_S * 1000
-_LEAST_MS: Final = 1000
 
 
 def parse_every(  # noqa: PLR0913 - each is a field of the define body
@@ -74,7 +73,7 @@ def read_anchor(anchor: str | None, timezone: str, *, whole_s: bool) -> int | Re
     """Return the instant that slots are counted from, in ms."""
     if anchor is None:
         clock = zone.load(timezone)
-        local_s = (_ANCHOR_YEAR.toordinal() - _EPOCH_ORDINAL) * _DAY_S
+        local_s = (_ANCHOR_YEAR.toordinal() - EPOCH_ORDINAL) * _DAY_S
         return (local_s - clock.offset_s(local_s - clock.offset_s(local_s))) * 1000
     try:
         start = read_instant(anchor)
@@ -132,7 +131,7 @@ class Steps:
         self._days_s = days * _DAY_S
         self._months = months
         day, self._time = divmod(anchor_local_s, _DAY_S)
-        first = date.fromordinal(day + _EPOCH_ORDINAL)
+        first = date.fromordinal(day + EPOCH_ORDINAL)
         self._month, self._day = 12 * first.year + first.month - 1, first.day
 
     def first_from(self, local_s: int) -> int:
@@ -157,13 +156,13 @@ class Steps:
 
     def _step_of(self, local_s: int) -> int:
         """The newest step that begins in the month of a local second, or before."""
-        day = date.fromordinal(local_s // _DAY_S + _EPOCH_ORDINAL)
+        day = date.fromordinal(local_s // _DAY_S + EPOCH_ORDINAL)
         return (12 * day.year + day.month - 1 - self._month) // self._months
 
     def _month_step(self, step: int) -> int:
         year, month = divmod(self._month + step * self._months, 12)
         number = min(self._day, month_length(year, month + 1))
-        day = date(year, month + 1, number).toordinal() - _EPOCH_ORDINAL
+        day = date(year, month + 1, number).toordinal() - EPOCH_ORDINAL
         return day * _DAY_S + self._time
 
 
@@ -180,12 +179,12 @@ class _Exact:
         if t < self._anchor:
             return self._anchor
         slot = t - (t - self._anchor) % self._step + self._step
-        return slot if slot <= LAST_INSTANT else None
+        return slot if slot <= LAST else None
 
     def last_until(self, t: int) -> int | None:
         if t < self._anchor:
             return None
-        t = min(t, LAST_INSTANT)
+        t = min(t, LAST)
         return t - (t - self._anchor) % self._step
 
 
@@ -239,7 +238,7 @@ def said_of_every(spec: Every, at: int) -> tuple[str, ...]:
                 f"{spec.zone} changes; P{days}D keeps it"
             )
         return tuple(said)
-    day = date.fromordinal((anchor_s + clock.offset_s(anchor_s)) // _DAY_S + _EPOCH_ORDINAL).day
+    day = date.fromordinal((anchor_s + clock.offset_s(anchor_s)) // _DAY_S + EPOCH_ORDINAL).day
     if spec.months and day > 28:  # noqa: PLR2004 - days of the shortest month
         said.append(f"a month without day {day} runs on its last day")
     minutes = re.fullmatch(r"P([0-9]+)M", spec.typed)

@@ -10,6 +10,10 @@ FIRST_YEAR: Final = 1970
 LAST_YEAR: Final = 2199
 """The last one that any dialect can name."""
 SHORTEST_MONTH: Final = 28
+MONTHS: Final = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
 
 _DAY_MINUTES: Final = 1_440
 _FEBRUARY: Final = 2

@@ -4,15 +4,12 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
+from domain.schedule.fields import MONTHS
 from domain.schedule.walk import CORRECTION_S, LocalCalendar
 from domain.schedule.zone import Zone
 
 _AHEAD_S: Final = 400 * 86_400  # each kind of clock change occurs once in this time
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - local time, which has no zone of its own
-_MONTHS: Final = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
 
 
 def year_of(local_s: int) -> int:
@@ -84,4 +81,4 @@ def _time(local_s: int) -> str:
 
 def _date(local_s: int) -> str:
     day = _EPOCH + timedelta(seconds=local_s)
-    return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"
+    return f"{day.day} {MONTHS[day.month - 1]} {day.year}"

@@ -5,8 +5,9 @@ from datetime import date
 from functools import lru_cache
 from typing import Final
 
+from domain.instant import EPOCH_ORDINAL, LAST
 from domain.refusal import Refused
-from domain.schedule.spec import LAST_INSTANT, OneTime
+from domain.schedule.spec import OneTime
 
 PAST_ALLOWED_MS: Final = 60_000
 """A one-time job this far in the past still fires, at once."""
@@ -16,7 +17,6 @@ _RFC3339: Final = re.compile(
     r"(?:\.([0-9]{1,3})0*)?(?:[Zz]|([+-])([01][0-9]|2[0-3]):([0-5][0-9]))"
 )
 _RFC3339_LIMIT: Final = 40
-_EPOCH_ORDINAL: Final = 719_163
 _DAYS_KEPT: Final = 1_024
 
 
@@ -49,7 +49,7 @@ def read_instant(text: str) -> int:
     offset_s = -offset_s if sign == "-" else offset_s
     local_s = _days(day) * 86_400 + int(hour) * 3600 + int(minute) * 60 + int(second)
     instant = (local_s - offset_s) * 1000 + int(fraction.ljust(3, "0"))
-    if instant > LAST_INSTANT:
+    if instant > LAST:
         raise ValueError("it lies beyond the year 9999 in UTC")
     return instant
 
@@ -57,7 +57,7 @@ def read_instant(text: str) -> int:
 @lru_cache(_DAYS_KEPT)
 def _days(text: str) -> int:
     """Days since the epoch; ValueError for a date that is in no calendar."""
-    return date(int(text[:4]), int(text[5:7]), int(text[8:])).toordinal() - _EPOCH_ORDINAL
+    return date(int(text[:4]), int(text[5:7]), int(text[8:])).toordinal() - EPOCH_ORDINAL
 
 
 class OneTimePlan:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Final, NamedTuple
 
+from domain.instant import EPOCH_ORDINAL
 from domain.schedule.fields import month_length
 from domain.schedule.walk import NONE_AFTER, NONE_BEFORE
 
@@ -20,7 +21,6 @@ DAYS_LOOKED_AT: Final = 4_096
 PERIODS_LOOKED_AT: Final = 400
 """Weeks, months or years that a search goes through for BYSETPOS."""
 
-_EPOCH_ORDINAL: Final = 719_163
 _DAY_S: Final = 86_400
 _HOUR: Final = 60
 _DAY_MINUTES: Final = 1_440
@@ -68,7 +68,7 @@ def bits(number: int) -> Iterator[int]:
 
 def _ordinal(year: int) -> int:
     """Days from 1970-01-01 to the first of a year."""
-    return date(year, 1, 1).toordinal() - _EPOCH_ORDINAL
+    return date(year, 1, 1).toordinal() - EPOCH_ORDINAL
 
 
 def _is_leap(year: int) -> bool:
@@ -84,7 +84,7 @@ class Recurrence:
         self._rule = rule
         self._anchor = anchor_local_s
         self._day = anchor_local_s // _DAY_S
-        self._year = date.fromordinal(self._day + _EPOCH_ORDINAL).year
+        self._year = date.fromordinal(self._day + EPOCH_ORDINAL).year
         self._kinds: dict[tuple[int, bool, bool], int] = {}
         step = rule.interval * (7 if rule.freq == WEEKLY else 1)
         block = _WEEK if rule.freq == WEEKLY else 1
@@ -171,7 +171,7 @@ class Recurrence:
 
     def _years_from(self, day: int) -> Iterator[tuple[int, int]]:
         """Yield (first day, days that match) of each year, the days before `day` left out."""
-        year = date.fromordinal(day + _EPOCH_ORDINAL).year
+        year = date.fromordinal(day + EPOCH_ORDINAL).year
         left_out = day - _ordinal(year)
         while year <= LAST_YEAR:
             days = self._in_step(year, self._days_of(year))
@@ -180,7 +180,7 @@ class Recurrence:
 
     def _years_to(self, day: int) -> Iterator[tuple[int, int]]:
         """Yield as `_years_from`, backwards and without the days after `day`."""
-        year = date.fromordinal(day + _EPOCH_ORDINAL).year
+        year = date.fromordinal(day + EPOCH_ORDINAL).year
         kept = (2 << (day - _ordinal(year))) - 1
         while year >= self._year:
             yield _ordinal(year), self._in_step(year, self._days_of(year)) & kept
@@ -201,7 +201,7 @@ class Recurrence:
             # The first week in step that reaches into the year may begin up to six days before.
             early = (self._week_of(self._day) - start + 6) % step - 6
             return days & (self._steps << early if early >= 0 else self._steps >> -early)
-        anchor = date.fromordinal(self._day + _EPOCH_ORDINAL)
+        anchor = date.fromordinal(self._day + EPOCH_ORDINAL)
         months = 12 * (year - anchor.year) - anchor.month
         named = [month for month in range(1, 13) if (months + month) % rule.interval == 0]
         return days & sum(_month_bits(year, month) for month in named)
@@ -243,7 +243,7 @@ class Recurrence:
         length = 365 + _is_leap(year)
         spans = [(0, length)]
         if rule.freq == MONTHLY or rule.months:
-            firsts = [date(year, month, 1).toordinal() - _EPOCH_ORDINAL for month in range(1, 13)]
+            firsts = [date(year, month, 1).toordinal() - EPOCH_ORDINAL for month in range(1, 13)]
             spans = [
                 (first - start, first - start + month_length(year, month))
                 for month, first in enumerate(firsts, 1)
@@ -306,7 +306,7 @@ class Recurrence:
 
     def _between(self, first: int, length: int) -> list[int]:
         found: list[int] = []
-        year = date.fromordinal(first + _EPOCH_ORDINAL).year
+        year = date.fromordinal(first + EPOCH_ORDINAL).year
         while (start := _ordinal(year)) < first + length:
             days, offset = self._days_of(year), first - start
             cut = days >> offset if offset >= 0 else days << -offset
@@ -324,7 +324,7 @@ class Recurrence:
                 yield week, 7
                 week += way * step
             return
-        anchor, now = (date.fromordinal(at + _EPOCH_ORDINAL) for at in (self._day, day))
+        anchor, now = (date.fromordinal(at + EPOCH_ORDINAL) for at in (self._day, day))
         unit = 12 if rule.freq == YEARLY else 1
         step = rule.interval * unit
         since = 12 * anchor.year + (anchor.month - 1 if unit == 1 else 0)
@@ -334,7 +334,7 @@ class Recurrence:
             if named >> (month % 12 + 1) & 1:
                 first = date(month // 12, month % 12 + 1, 1)
                 last = date((month + unit) // 12, (month + unit) % 12 + 1, 1)
-                yield first.toordinal() - _EPOCH_ORDINAL, (last - first).days
+                yield first.toordinal() - EPOCH_ORDINAL, (last - first).days
             month += way * step
 
 
@@ -345,14 +345,14 @@ def _places(numbers: tuple[int, ...], length: int) -> list[int]:
 
 
 def _month_bits(year: int, month: int) -> int:
-    first = date(year, month, 1).toordinal() - _EPOCH_ORDINAL - _ordinal(year)
+    first = date(year, month, 1).toordinal() - EPOCH_ORDINAL - _ordinal(year)
     return (1 << month_length(year, month)) - 1 << first
 
 
 def _month_days(year: int, numbers: tuple[int, ...]) -> int:
     found = 0
     for month in range(1, 13):
-        first = date(year, month, 1).toordinal() - _EPOCH_ORDINAL - _ordinal(year)
+        first = date(year, month, 1).toordinal() - EPOCH_ORDINAL - _ordinal(year)
         for at in _places(numbers, month_length(year, month)):
             found |= 1 << first + at
     return found

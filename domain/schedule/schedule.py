@@ -6,6 +6,7 @@ All instants are whole milliseconds since the epoch, UTC.
 from functools import lru_cache
 from typing import Final
 
+from domain.instant import LAST
 from domain.refusal import Refused
 from domain.schedule import caution, cron, walk, zone
 from domain.schedule.clock import ZONE_LIMIT, refuse_clock
@@ -14,13 +15,12 @@ from domain.schedule.fields import Wrong
 from domain.schedule.once import PAST_ALLOWED_MS, OneTimePlan, parse_one_time
 from domain.schedule.rrule import parse_rrule, rrule_plan, said_of_rrule
 from domain.schedule.slots import COUNT_LIMIT, Forward, Plan, ScheduleBreach, breach, passed
-from domain.schedule.spec import LAST_INSTANT, Cron, Every, OneTime, RRule, ScheduleSpec, Union
+from domain.schedule.spec import Cron, Every, OneTime, RRule, ScheduleSpec, Union
 from domain.schedule.union import UnionPlan
 from domain.schedule.window import Window
 
 __all__ = [
     "COUNT_LIMIT",
-    "LAST_INSTANT",
     "PAST_ALLOWED_MS",
     "Cron",
     "Every",
@@ -129,7 +129,7 @@ def plan(spec: ScheduleSpec) -> Plan:
 @lru_cache(PLANS_KEPT)
 def between(spec: ScheduleSpec, starts_at: int, ends_at: int) -> Plan:
     """Compile a schedule of which only the slots in [starts_at, ends_at] count; 0 is no end."""
-    return Window(plan(spec), starts_at, ends_at or LAST_INSTANT)
+    return Window(plan(spec), starts_at, ends_at or LAST)
 
 
 def warnings(spec: ScheduleSpec, at: int) -> tuple[str, ...]:

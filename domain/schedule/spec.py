@@ -3,12 +3,7 @@
 All instants are whole milliseconds since the epoch, UTC.
 """
 
-from typing import Final
-
 import msgspec
-
-LAST_INSTANT: Final = 253_402_300_799_999
-"""9999-12-31T23:59:59.999Z: no slot lies beyond."""
 
 
 class OneTime(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):

@@ -6,14 +6,11 @@ from typing import Final, assert_never
 
 from domain.instant import rfc3339
 from domain.schedule import zone
+from domain.schedule.fields import MONTHS
 from domain.schedule.spec import Cron, Every, OneTime, RRule, ScheduleSpec, Union
 
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - local time, which has no zone of its own
 _PLAIN: Final = re.compile(r"[0-9*,/-]+(?: [0-9*,/-]+){4}")
-_MONTHS: Final = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
 _WEEKDAYS: Final = (
     *("Sunday", "Monday", "Tuesday", "Wednesday"),
     *("Thursday", "Friday", "Saturday", "Sunday"),
@@ -62,7 +59,7 @@ def _cron(spec: Cron) -> str:
     minute, hour, day, month, weekday = spec.text.split(" ")
     words = [_time(minute, hour), _days(day, weekday)]
     if month != "*":
-        words.append(f"in {_values(month, 'month', _MONTHS, 1)}")
+        words.append(f"in {_values(month, 'month', MONTHS, 1)}")
     return ", ".join(word for word in words if word)
 
 

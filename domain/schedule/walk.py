@@ -17,6 +17,7 @@ zone data since 1970 (a test checks it for the pinned version).
 from datetime import date
 from typing import Final, Protocol
 
+from domain.instant import EPOCH_ORDINAL
 from domain.schedule.fields import FIRST_YEAR, SHORTEST_MONTH, Fields, month_length
 from domain.schedule.zone import CYCLE_END_S, CYCLE_S, Zone
 
@@ -28,7 +29,6 @@ LAST_SECOND: Final = 253_402_300_799
 """9999-12-31T23:59:59Z: no slot lies beyond."""
 
 _DAY_S: Final = 86_400
-_EPOCH_ORDINAL: Final = 719_163
 _REGULAR_FROM_MS: Final = 4_133_980_800_000  # 2101: from here on only rules are in force
 _REGULAR_S: Final = 30 * 366 * _DAY_S  # until a century year every 28 years are alike
 _MONTHS_LOOKED_AT: Final = 12 * 41  # 29 February on a given weekday can be 40 years away
@@ -75,7 +75,7 @@ class Calendar:
     def first_from(self, local_s: int) -> int:
         """The first match at or after a local second; `NONE_AFTER` if no later year is named."""
         day, second = divmod(local_s, _DAY_S)
-        today = date.fromordinal(day + _EPOCH_ORDINAL)
+        today = date.fromordinal(day + EPOCH_ORDINAL)
         year, month, number = today.year, today.month, today.day
         if self._months >> month & 1 and self._has(year):
             days = self._month_days(year, month, day - number + 1)
@@ -95,7 +95,7 @@ class Calendar:
                 if following is None:
                     return NONE_AFTER
                 year, month = following, _lowest(self._months)
-            first = date(year, month, 1).toordinal() - _EPOCH_ORDINAL
+            first = date(year, month, 1).toordinal() - EPOCH_ORDINAL
             days = self._month_days(year, month, first)
             if days:
                 return (first - 1 + _lowest(days)) * _DAY_S + self._first
@@ -104,7 +104,7 @@ class Calendar:
     def last_to(self, local_s: int) -> int:
         """The last match at or before a local second; `NONE_BEFORE` if no earlier year is named."""
         day, second = divmod(local_s, _DAY_S)
-        today = date.fromordinal(day + _EPOCH_ORDINAL)
+        today = date.fromordinal(day + EPOCH_ORDINAL)
         year, month, number = today.year, today.month, today.day
         if self._months >> month & 1 and self._has(year):
             days = self._month_days(year, month, day - number + 1)
@@ -124,7 +124,7 @@ class Calendar:
                     return NONE_BEFORE
                 year, earlier = before, self._months
             month = earlier.bit_length() - 1
-            first = date(year, month, 1).toordinal() - _EPOCH_ORDINAL
+            first = date(year, month, 1).toordinal() - EPOCH_ORDINAL
             days = self._month_days(year, month, first)
             if days:
                 return (first + days.bit_length() - 2) * _DAY_S + self._last
@@ -298,7 +298,7 @@ class YearsPlan(CronPlan):
 
     def __init__(self, fields: Fields, zone: Zone, gap: str = "", fold: str = "") -> None:
         super().__init__(fields, zone, gap, fold)
-        over = date(FIRST_YEAR + fields.years.bit_length(), 1, 3).toordinal() - _EPOCH_ORDINAL
+        over = date(FIRST_YEAR + fields.years.bit_length(), 1, 3).toordinal() - EPOCH_ORDINAL
         self._end = over * _DAY_S * 1000
 
     def next_after(self, t: int, horizon_s: int = _HORIZON_S) -> int | None:

@@ -17,6 +17,8 @@ from itertools import pairwise
 from struct import unpack_from
 from typing import Final
 
+from domain.instant import EPOCH_ORDINAL
+
 VERSION: Final[str] = import_module("tzdata").IANA_VERSION
 """Version of the zone data, such as 2026f: part of every answer about the future."""
 CYCLE_S: Final = 146_097 * 86_400
@@ -32,7 +34,6 @@ NAMES: Final[tuple[str, ...]] = tuple(
 
 _BEFORE_ALL_S: Final = -(1 << 50)
 _LAST_RULE_YEAR: Final = 2501
-_EPOCH_ORDINAL: Final = 719_163
 _DAY_S: Final = 86_400
 _EXAMPLES: Final = "such as Europe/Berlin or America/New_York"
 
@@ -147,7 +148,7 @@ def _yearly(text: str) -> Iterator[int]:
         day = (weekday - first) % 7 + 7 * (week - 1)
         if day >= length:
             day -= 7
-        yield (first + day - _EPOCH_ORDINAL) * _DAY_S + time_s
+        yield (first + day - EPOCH_ORDINAL) * _DAY_S + time_s
 
 
 def _seconds(text: str) -> int:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from domain.instant import LAST
 from domain.schedule.schedule import (
-    LAST_INSTANT,
     OneTime,
     Refused,
     parse_one_time,
@@ -26,7 +26,7 @@ AT = 1_700_000_000_000
         ("2026-11-01T01:30:00.5Z", 1_793_496_600_500),
         ("2026-11-01T01:30:00.123Z", 1_793_496_600_123),
         ("2026-11-01T01:30:00.123000Z", 1_793_496_600_123),
-        ("9999-12-31T23:59:59.999Z", LAST_INSTANT),
+        ("9999-12-31T23:59:59.999Z", LAST),
     ],
 )
 def test_an_instant_with_an_offset_is_read_to_the_millisecond(text: str, instant: int) -> None:

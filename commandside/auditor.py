@@ -1,9 +1,9 @@
 """The auditor: re-derives from Postgres alone what should have happened, and makes it happen.
 
 Runs beside the scheduler for the shards it owns, or alone for all of them, any number of times.
-Four things: sessions of dead processes are ended and their leases lapse; due rows that nobody
-leased are handed off again; after a broker lost its messages their marks are taken back; and the
-figures that must be zero are counted.
+Five things: sessions of dead processes are ended and their leases lapse; pauses whose end has come
+are ended; due rows that nobody leased are handed off again; after a broker lost its messages their
+marks are taken back; and the figures that must be zero are counted.
 
 It reclaims nothing before it has itself been connected for 11 s. After an outage of the database
 all sessions are over and all reports are waiting; reclaiming first would double every attempt.
@@ -46,9 +46,9 @@ STALE_MAX: Final = 1_000
 """Rows handed off again in one pass: a tenth of what one process fires in a second or so."""
 UNMARK_MAX: Final = 5_000
 PARKED_MAX: Final = 1_000
-"""Lapses remembered as having no luck; of more, the oldest is tried again at once."""
+"""Lapses and resumes remembered as having no luck; of more, the oldest is tried again at once."""
 PARK_US: Final = (5_000_000, 10_000_000, 30_000_000, 60_000_000)
-"""Pauses of a lapse after failures one after the other."""
+"""How long one rests after failures one after the other."""
 RESUME_US: Final = 1_000_000
 RESUMES_MAX: Final = 50
 """Pauses ended in one pass."""
@@ -81,7 +81,7 @@ class Auditor:
         self._part, self._parts = 0, 1
         self._broken: dict[int, int] = {}
         self._parked: dict[bytes, tuple[int, int]] = {}
-        """Runs whose lapse failed: when (µs) to try again, and how often it has failed."""
+        """Runs and jobs that failed: when (µs) to try again, and how often it has failed."""
 
     def start(self, tick: Tick) -> None:
         """Nothing is held."""
@@ -172,15 +172,15 @@ class Auditor:
                 self._parked.pop(run_id, None)
         return done
 
-    def _park(self, run_id: bytes, tick: Tick, why: str) -> None:
-        """Let a lapse that failed rest, for longer each time; its row stays where it is found."""
-        failed = self._parked.pop(run_id, (0, 0))[1]
+    def _park(self, key: bytes, tick: Tick, why: str) -> None:
+        """Let what failed rest, for longer each time; its row stays where it is found."""
+        failed = self._parked.pop(key, (0, 0))[1]
         pause = PARK_US[min(failed, len(PARK_US) - 1)]
-        self._parked[run_id] = (tick.mono_us + pause, failed + 1)
+        self._parked[key] = (tick.mono_us + pause, failed + 1)
         if len(self._parked) > PARKED_MAX:
             del self._parked[next(iter(self._parked))]
         self._ports.telemetry.count("lapses_parked")
-        self._ports.telemetry.alarm("lapses_stuck", f"{run_id.hex()}: {why}")
+        self._ports.telemetry.alarm("lapses_stuck", f"{key.hex()}: {why}")
 
     # ---------------------------------------------------------------- pauses that are over
 

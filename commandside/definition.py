@@ -95,11 +95,9 @@ NOT_YET: Final = frozenset(
     {
         "backfill",
         "catch_up",
-        "catch_up_window",
         "exclude",
         "from",
         "heartbeat_timeout_s",
-        "max_lateness",
         "max_run_time_s",
     }
 )
@@ -229,8 +227,10 @@ class _Reader:
             return
         for field in self.body:
             if field not in FIELDS:
-                later = field in NOT_YET
-                self.refuse(f"/{_escaped(field)}", _LATER if later else "unknown field")
+                detail = _LATER if field in NOT_YET else "unknown field"
+                if f"{field}_s" in FIELDS:
+                    detail += f"; {field}_s, in seconds"
+                self.refuse(f"/{_escaped(field)}", detail)
 
     def key(self) -> str:
         key = self.body.get("key", "")

@@ -106,7 +106,7 @@ TABLE: Final[tuple[Name, ...]] = (
         rows_handed_off="due rows marked as handed off",
         rows_handed_off_again="due rows handed off again because nobody leased them",
         lapses="leases ended by the auditor",
-        lapses_parked="times the end of a lease was put off, to be decided once more",
+        lapses_parked="times the end of a lease or pause was put off, to be decided once more",
         pauses_ended="pauses with an end that the auditor ended",
         sessions_reaped="sessions of other processes that the auditor ended",
         shards_lost="shards that went to another owner",
@@ -141,7 +141,7 @@ TABLE: Final[tuple[Name, ...]] = (
         reports_given_up="the end of an attempt could not be appended; its lease will lapse",
         leases_given_up="a run could not be leased; it will be handed off again",
         calls_not_built="the call of an attempt could not be made; it is tried again later",
-        lapses_stuck="the end of a lease cannot be decided or appended; it is tried again",
+        lapses_stuck="the end of a lease or pause cannot be decided or appended; it is tried again",
     ),
     # Projections.
     *_of(

@@ -22,11 +22,15 @@ Instant = Annotated[str, Meta(description="RFC 3339, UTC, milliseconds")]
 
 
 class Pause(msgspec.Struct):
-    """Since when and why a job is paused. `cause`: request, or gone (the target answered 410)."""
+    """Since when and why a job is paused.
+
+    `cause`: request, gone (the target answered 410), or schedule_error (nothing says what is next).
+    """
 
     at: Instant
     cause: str
     reason: str
+    until: Annotated[Instant | None, Meta(description="when it ends by itself; null: never")]
 
 
 class JobShown(msgspec.Struct, kw_only=True):
@@ -169,7 +173,9 @@ def job(
     else:
         found.in_flight = outlook.in_flight(runs)
     if isinstance(state, s.Paused):
-        found.paused = Pause(rfc3339(state.paused_at), state.cause, state.reason)
+        found.paused = Pause(
+            rfc3339(state.paused_at), state.cause, state.reason, _instant(state.until)
+        )
     return found
 
 

@@ -72,6 +72,7 @@ def test_what_is_no_character_is_422_and_named(world: World, body: bytes, pointe
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown field": (changed(colour="red"), "/colour"),
+    "a duration without its unit": (changed(max_lateness=60), "/max_lateness"),
     "an unknown field with a slash": (changed(**{"a/b": 1}), "/a~1b"),
     "no type": (changed(type=...), "/type"),
     "another type": (changed(type="weekly"), "/type"),

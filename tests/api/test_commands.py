@@ -225,3 +225,9 @@ def test_a_pause_can_have_an_end(world: World, job: str) -> None:
     assert found.status_code == 200, found.text
     (head,) = [head for _, head in world.log.heads.values() if head.resume_at]
     assert head.resume_at == until
+    assert world.send("GET", f"/v1/jobs/{job}").json()["paused"]["until"] == rfc3339(until)
+
+
+def test_a_pause_without_an_end_shows_none(world: World, job: str) -> None:
+    world.send("POST", f"/v1/jobs/{job}/pause")
+    assert world.send("GET", f"/v1/jobs/{job}").json()["paused"]["until"] is None

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from commandside import policies
 from commandside.command_port import Accepted, Answer, BodyDiffers, CommandLog
 from commandside.definition import Definitions
 from commandside.ports import KeyGone, NewId, Unavailable, Vault
@@ -251,7 +252,8 @@ class Jobs:
         link: Link | None = None,
     ) -> Done:
         answer = self._reply(job, accepted, runs=not brief, link=link)
-        answer.warnings = said_of(job.facts.spec.schedule, accepted.at)
+        spec = job.facts.spec
+        answer.warnings = [*said_of(spec.schedule, accepted.at), *policies.warnings(spec)]
         return Done(answer, created)
 
     # ------------------------------------------------------------ commands on a job

@@ -11,6 +11,8 @@ WINDOW_MS_MIN: Final = 1_000
 WINDOW_MS_MAX: Final = 366 * DAY
 CATCH_UP_ALL_MS: Final = DAY
 """How far back misfire `all` catches up, unless the job says otherwise."""
+USUAL_LATENESS_MS: Final = 5_000
+"""Lateness that 99 of 100 fires stay below in the worst second an installation is made for."""
 LATENESS_MS_MIN: Final = 1_000
 LATENESS_MS_MAX: Final = 366 * DAY
 
@@ -80,6 +82,17 @@ def lateness(reader: Reading) -> None:
     """Read `max_lateness_s`."""
     limit = reader.duration("max_lateness_s", 0, LATENESS_MS_MIN, LATENESS_MS_MAX)
     reader.values["max_lateness_ms"] = limit
+
+
+def warnings(spec: e.JobSpec) -> list[str]:
+    """Return what the author of a policy may not expect of it."""
+    limit = spec.max_lateness_ms
+    if not 0 < limit < USUAL_LATENESS_MS:
+        return []
+    return [
+        f"max_lateness_s {limit / 1000:g} is less than the {USUAL_LATENESS_MS // 1000} s that one"
+        " fire of a hundred may be late in a full second: such a fire is skipped"
+    ]
 
 
 def _one_of(words: tuple[str, ...]) -> str:

@@ -231,3 +231,16 @@ def test_a_pause_can_have_an_end(world: World, job: str) -> None:
 def test_a_pause_without_an_end_shows_none(world: World, job: str) -> None:
     world.send("POST", f"/v1/jobs/{job}/pause")
     assert world.send("GET", f"/v1/jobs/{job}").json()["paused"]["until"] is None
+
+
+def test_a_lateness_that_is_often_exceeded_is_a_warning(world: World) -> None:
+    """MIS-16."""
+    body = {
+        "type": "recurring",
+        "schedule": "0 10 * * *",
+        "timezone": "UTC",
+        "target": {"kind": "http", "url": "https://hooks.example.com/v1"},
+    }
+    for lateness, warned in ((2, True), (10, False)):
+        found = world.send("POST", "/v1/jobs", {**body, "max_lateness_s": lateness}).json()
+        assert any("max_lateness_s" in said for said in found["warnings"]) is warned

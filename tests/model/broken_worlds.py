@@ -349,16 +349,4 @@ BREAK: list[Caught] = [
         ),
         "I8",
     ),
-    (
-        Cfg(
-            "next-life",
-            mut="old_life_plans",
-            direct=True,
-            cmds=("cancel", "define"),
-            sched=((1, 3, 4),),
-            T=5,
-            faults=0,
-        ),
-        "I9",
-    ),
 ]

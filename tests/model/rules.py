@@ -109,8 +109,7 @@ def conclude(c: Cfg, s: State, r: Run, outcome: str) -> Decision | None:
         raise Broken("I1 run %d dead-lettered with attempts left" % r.id)
     ops: list[Op] = [("run", r.id, tuple(sorted(f.items())))]
     alone = not any(link(job, x) and is_open(x) and x.id != r.id for x in s.runs)
-    mine = chain(r) if c.mut == "old_life_plans" else link(job, r)
-    if f["st"] == "E" and mine and job.ov != "allow" and job.st == "A" and alone:
+    if f["st"] == "E" and link(job, r) and job.ov != "allow" and job.st == "A" and alone:
         ops += [*plan(c, s, r), ("spec", job.spec)]
     return ((r.id, r.ver),), job.ver, tuple(ops), now
 

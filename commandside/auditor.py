@@ -30,7 +30,8 @@ from domain.envelope import Decision
 from domain.instant import SECOND
 from domain.job.command import By
 from domain.job.ending import report_among
-from domain.job.resume import resume
+from domain.job.events import FAILURES
+from domain.job.resume import LATEST, USUAL, resume
 from domain.job.state import Paused
 from domain.run.report import LOST
 from domain.run.state import OpenRun
@@ -194,7 +195,8 @@ class Auditor:
                 continue
             by = By(max(tick.at, job.until), reason="the pause is over")
             try:
-                decision = resume(job, standing.runs, by)
+                probes = job.cause == FAILURES
+                decision = resume(job, standing.runs, by, catch_up=LATEST if probes else USUAL)
             except Exception as error:  # noqa: BLE001 - about this job alone; the others go on
                 self._park(job.facts.job_id, tick, repr(error))
                 continue

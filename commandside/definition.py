@@ -60,6 +60,7 @@ _SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "overlap": ("overlap", "allow_overlap", "overlap_limit"),
     "misfire": ("misfire", "catch_up_window_s"),
     "lateness": ("max_lateness_s",),
+    "failures": ("pause_after_failures",),
     "jitter": ("jitter_s", "exact"),
     "name": ("name",),
     "labels": ("labels",),
@@ -394,6 +395,9 @@ class _Reader:
 
     def misfire(self) -> None:
         policies.misfire(self)
+
+    def failures(self) -> None:
+        policies.failures(self)
 
     def lateness(self) -> None:
         policies.lateness(self)

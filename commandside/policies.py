@@ -16,6 +16,7 @@ USUAL_LATENESS_MS: Final = 5_000
 LATENESS_MS_MIN: Final = 1_000
 LATENESS_MS_MAX: Final = 366 * DAY
 
+FAILURES_MAX: Final = 100
 OVERLAPS: Final = e.OVERLAP_NAMES
 MISFIRES: Final = e.MISFIRE_NAMES
 
@@ -78,6 +79,17 @@ def misfire(reader: Reading) -> None:
     reader.values["catch_up_window_ms"] = window
 
 
+def failures(reader: Reading) -> None:
+    """Read `pause_after_failures`."""
+    count = reader.body.get("pause_after_failures", 0)
+    if "pause_after_failures" in reader.body and (
+        isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= FAILURES_MAX
+    ):
+        reader.refuse("/pause_after_failures", f"a whole number from 1 to {FAILURES_MAX}")
+        return
+    reader.values["pause_after"] = count
+
+
 def lateness(reader: Reading) -> None:
     """Read `max_lateness_s`."""
     limit = reader.duration("max_lateness_s", 0, LATENESS_MS_MIN, LATENESS_MS_MAX)
@@ -89,10 +101,9 @@ def warnings(spec: e.JobSpec) -> list[str]:
     limit = spec.max_lateness_ms
     if not 0 < limit < USUAL_LATENESS_MS:
         return []
-    return [
-        f"max_lateness_s {limit / 1000:g} is less than the {USUAL_LATENESS_MS // 1000} s that one"
-        " fire of a hundred may be late in a full second: such a fire is skipped"
-    ]
+    usual = USUAL_LATENESS_MS // 1000
+    said = f"max_lateness_s {limit / 1000:g} is less than the {usual} s that one fire of a hundred"
+    return [f"{said} may be late in a full second: such a fire is skipped"]
 
 
 def _one_of(words: tuple[str, ...]) -> str:

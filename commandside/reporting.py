@@ -9,6 +9,7 @@ from commandside.ports import BATCH_MAX, Append, AppendReply, Read, ReadReply, T
 from commandside.reports import Flight
 from commandside.stripes import BACKOFF_US, REPORT_LINGER_US, Sent, Stripe
 from domain.envelope import Decision
+from domain.run.report import JobConcerned
 from domain.schedule.schedule import ScheduleBreach
 
 FULL: Final = BATCH_MAX // 2
@@ -62,8 +63,8 @@ class Reporting:
                     stripe.rereads.append(flight)
                     continue
                 decision = flight.decide(result, tick.at)
-            except ScheduleBreach:
-                # The job is paused, for which its other runs must be known.
+            except (ScheduleBreach, JobConcerned):
+                # The job is paused, or counts; for which its other runs must be known.
                 stripe.rereads.append(flight)
                 continue
             except Exception as error:  # noqa: BLE001 - about this run alone; the others go on

@@ -23,6 +23,7 @@ NAMES: Final[dict[type, str]] = {
     job.Replanned: "job.replanned.v1",
     job.CatchUpClosed: "job.catch-up-closed.v1",
     job.Counted: "job.counted.v1",
+    job.Failing: "job.failing.v1",
     run.Scheduled: "run.scheduled.v1",
     run.Leased: "run.leased.v1",
     run.Accepted: "run.accepted.v1",

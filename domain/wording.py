@@ -126,6 +126,8 @@ def spec(job: e.JobSpec) -> dict[str, Any]:
     shown["misfire"] = e.MISFIRE_NAMES[job.misfire]
     if job.catch_up_window_ms:
         shown["catch_up_window_s"] = seconds(job.catch_up_window_ms)
+    if job.pause_after:
+        shown["pause_after_failures"] = job.pause_after
     if job.max_lateness_ms:
         shown["max_lateness_s"] = seconds(job.max_lateness_ms)
     shown["jitter_s"] = seconds(job.jitter_ms)

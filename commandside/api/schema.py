@@ -132,6 +132,12 @@ _FIELDS: Final[dict[str, Any]] = {
     },
     "misfire": {"enum": list(p.MISFIRES), "default": "latest"},
     "catch_up_window_s": _seconds(p.WINDOW_MS_MIN, p.WINDOW_MS_MAX, "older slots do not fire"),
+    "pause_after_failures": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": p.FAILURES_MAX,
+        "description": "runs that end dead in a row; the pause ends by itself, to try again",
+    },
     "max_lateness_s": _seconds(p.LATENESS_MS_MIN, p.LATENESS_MS_MAX, "then: skipped, expired"),
     "jitter_s": _seconds(0, d.JITTER_MS_MAX, "spread of fires, fixed for each job"),
     "exact": {"type": "boolean", "default": False},

@@ -4,20 +4,26 @@
 here has read all open runs of the job: a pause names them, so that its resume finds them.
 """
 
+from typing import Final
+
 import msgspec
 
 from domain import chain
-from domain.envelope import Decision
+from domain.envelope import Decision, Slice
+from domain.instant import HOUR, MINUTE
 from domain.job import state as s
 from domain.job.command import By
 from domain.job.decide import pause
+from domain.job.events import FAILURES, GONE, SCHEDULE_ERROR, Failing, JobEvent
+from domain.run import events as re
 from domain.run import state as rs
-from domain.run.report import Result, report
+from domain.run.report import JobConcerned, Result, report
 from domain.schedule.schedule import ScheduleBreach
 
-GONE = "gone"
-SCHEDULE_ERROR = "schedule_error"
-"""Causes of a `Paused` that no client asked for."""
+PROBE_MS: Final = MINUTE
+PROBE_MS_MAX: Final = HOUR
+"""After failures a pause ends by itself, later with each failure more: the next run is the probe.
+"""
 
 
 def report_among(  # noqa: PLR0913 - the arguments of `report`, and the runs that a pause reads
@@ -35,10 +41,44 @@ def report_among(  # noqa: PLR0913 - the arguments of `report`, and the runs tha
     """
     if result.verdict == "pause" and _can_pause(job, run):
         return _pausing(job, run, runs, (fence, result, at), GONE)
+    said = fence, result, at
     try:
-        return report(job, run, fence, result, at, alone=chain.is_alone(run, runs))
+        try:
+            return report(job, run, fence, result, at, alone=chain.is_alone(run, runs))
+        except JobConcerned:
+            return _counting(job, run, runs, said)
     except ScheduleBreach as breach:
-        return _pausing(job, run, runs, (fence, result, at), SCHEDULE_ERROR, str(breach))
+        return _pausing(job, run, runs, said, SCHEDULE_ERROR, str(breach))
+
+
+def _counting(
+    job: s.JobState, run: rs.OpenRun, runs: tuple[rs.OpenRun, ...], said: tuple[int, Result, int]
+) -> Decision | None:
+    """Return the run's end, and in its job how many links in a row have ended dead with it."""
+    fence, result, at = said
+    head = job.facts
+    failures = 0 if result.outcome == re.OK else head.failures + 1
+    more = failures - head.spec.pause_after
+    if more >= 0 and failures and not head.spec.is_one_time:
+        wait = min(PROBE_MS << min(more, 10), PROBE_MS_MAX)
+        reason = f"{failures} runs in a row ended dead"
+        return _pausing(job, run, runs, said, FAILURES, reason, at + wait)
+    alone = chain.is_alone(run, runs)
+    own = report(job, run, fence, result, at, alone=alone, noted=True)
+    if own is None:
+        return None
+    events: tuple[JobEvent, ...] = (Failing(at, head.cursor, failures, head.tenant_id),)
+    rest = []
+    for part in own.slices:
+        if part.stream_id == head.job_id:
+            events += tuple(event for event in part.events if isinstance(event, JobEvent))
+        else:
+            rest.append(part)
+    after: s.JobState = job
+    for event in events:
+        after = s.evolve(head.job_id, after, event)
+    noted = Slice(head.job_id, head.version + 1, events, after)
+    return msgspec.structs.replace(own, slices=(noted, *rest))
 
 
 def _can_pause(job: s.JobState, run: rs.OpenRun) -> bool:
@@ -53,13 +93,14 @@ def _pausing(  # noqa: PLR0913 - as above
     said: tuple[int, Result, int],
     cause: str,
     reason: str = "",
+    until: int = 0,
 ) -> Decision | None:
     """Return the run's end, which plans nothing, and the job's pause with it."""
     fence, result, at = said
-    own = report(job, run, fence, result, at, alone=False)
+    own = report(job, run, fence, result, at, alone=False, noted=True)
     if own is None:
         return None
     leased_at = run.leased_at if isinstance(run, rs.InFlight | rs.Awaiting) else 0
-    paused = pause(job, runs, By(max(at, leased_at), reason=reason), cause=cause)
+    paused = pause(job, runs, By(max(at, leased_at), reason=reason), cause=cause, until=until)
     assert isinstance(paused, Decision)
     return msgspec.structs.replace(paused, slices=paused.slices + own.slices)

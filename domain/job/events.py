@@ -20,6 +20,10 @@ LATEST, ALL, NONE = 0, 1, 2
 MISFIRE_NAMES = ("latest", "all", "skip")
 
 
+GONE, SCHEDULE_ERROR, FAILURES = "gone", "schedule_error", "failures"
+"""Causes of a `Paused` that no client asked for."""
+
+
 class JobSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Everything a tenant says about a job. Zero means "no limit" for windows, ends and counts."""
 
@@ -46,6 +50,8 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
     heartbeat_timeout_ms: int = 0
     max_run_time_ms: int = 0
     exclude: tuple[str, ...] = ()
+    pause_after: int = 0
+    """Links that end dead in a row before the job is paused."""
 
     @property
     def slots(self) -> tuple[ScheduleSpec, int, int, int]:
@@ -184,6 +190,19 @@ class Counted(Event, frozen=True, tag=10):
     tenant_id: bytes = b""
 
 
+class Failing(Event, frozen=True, tag=11):
+    """A link ended dead, or one did not after others had; only in jobs with `pause_after`.
+
+    `failures`: how many of the last links in a row ended dead. One that pauses the job is in its
+    `Paused`, cause `failures`.
+    """
+
+    at: int
+    cursor: int
+    failures: int
+    tenant_id: bytes = b""
+
+
 JobEvent = (
     Defined
     | Revised
@@ -195,4 +214,5 @@ JobEvent = (
     | Replanned
     | CatchUpClosed
     | Counted
+    | Failing
 )

@@ -34,6 +34,8 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     zone_data: str = ""
     begun: int = 0
     """Occurrences that have begun since the job has `max_runs`."""
+    failures: int = 0
+    """Links that ended dead in a row, while the job has `pause_after`."""
 
     @property
     def is_exhausted(self) -> bool:
@@ -108,6 +110,7 @@ def evolve(job_id: bytes, state: JobState | None, event: e.JobEvent) -> JobState
         version=state.facts.version + 1,
         changed_at=event.at,
         begun=event.begun if isinstance(event, e.Counted) else state.facts.begun,
+        failures=_failures(state.facts, event),
     )
     if not isinstance(event, e.RunRequested):
         facts = msgspec.structs.replace(facts, cursor=event.cursor)
@@ -145,7 +148,20 @@ def evolve(job_id: bytes, state: JobState | None, event: e.JobEvent) -> JobState
             if isinstance(state, Paused):
                 return msgspec.structs.replace(state, facts=facts, held=b"")
             return msgspec.structs.replace(state, facts=facts)
-        case e.RunRequested() | e.CatchUpClosed() | e.Counted():
+        case e.RunRequested() | e.CatchUpClosed() | e.Counted() | e.Failing():
             return msgspec.structs.replace(state, facts=facts)
         case _:
             assert_never(event)
+
+
+def _failures(facts: Facts, event: e.JobEvent) -> int:
+    """Return how many links in a row have ended dead, with this event."""
+    match event:
+        case e.Failing():
+            return event.failures
+        case e.Paused(cause=e.FAILURES):
+            return facts.failures + 1
+        case e.Revised() if not event.spec.pause_after:
+            return 0
+        case _:
+            return facts.failures

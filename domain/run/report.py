@@ -21,6 +21,10 @@ from domain.run.planning import again, first_of
 from domain.schedule.schedule import OneTime
 
 
+class JobConcerned(Exception):
+    """The end of this run is also written down in its job, for which its other runs are read."""
+
+
 class Result(msgspec.Struct, frozen=True, gc=False):
     """How one attempt went. `verdict`: ok, retry, dead or pause, as the retry policy says."""
 
@@ -48,13 +52,21 @@ class _Next(msgspec.Struct, frozen=True, gc=False):
 
 
 def report(  # noqa: PLR0913 - one decision, and each argument is something it must know
-    job: js.JobState, run: s.OpenRun, fence: int, result: Result, at: int, *, alone: bool
+    job: js.JobState,
+    run: s.OpenRun,
+    fence: int,
+    result: Result,
+    at: int,
+    *,
+    alone: bool,
+    noted: bool = False,
 ) -> Decision | None:
     """Return what an attempt's result appends; None where it has nothing to say any more.
 
     `alone`: no other link of the job is open, so the chain ends here unless this plans the next.
     Raises ScheduleBreach where the schedule cannot say what is next: the job is paused then, for
-    which its other runs must be known (`domain.job.ending`).
+    which its other runs must be known (`domain.job.ending`). Raises JobConcerned, unless it is
+    `noted`, where the job counts its failures and the count changes.
     """
     facts = run.facts
     if not _is_legal(run, fence, result):
@@ -62,6 +74,8 @@ def report(  # noqa: PLR0913 - one decision, and each argument is something it m
     leased_at = run.leased_at if isinstance(run, s.InFlight | s.Awaiting) else facts.first_leased_at
     at = max(at, leased_at)
     follows = _what_follows(job, s.counted(facts, result.outcome), result, at)
+    if job.facts.spec.pause_after and not noted and _is_counted(job, facts, follows):
+        raise JobConcerned
     fired = _fired(run, result, follows, (leased_at, at))
     if follows.then in (e.SUCCEEDED, e.DEAD):
         ended = s.Ended(facts.run_id, facts.version + 2, follows.then)
@@ -80,6 +94,13 @@ def _is_legal(run: s.OpenRun, fence: int, result: Result) -> bool:
     if run.facts.fence != fence:
         return False
     return isinstance(run, s.InFlight | s.Awaiting) or result.outcome == e.OK
+
+
+def _is_counted(job: js.JobState, facts: s.Facts, follows: _Next) -> bool:
+    """Tell whether this end changes how many links in a row have ended dead."""
+    if not facts.is_link or facts.life != job.facts.life or not isinstance(job, js.Active):
+        return False
+    return follows.then == e.DEAD or (follows.then == e.SUCCEEDED and job.facts.failures > 0)
 
 
 def _what_follows(job: js.JobState, facts: s.Facts, result: Result, at: int) -> _Next:

@@ -165,6 +165,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         changed(misfire="skip", catch_up_window_s=60),
         "/catch_up_window_s",
     ),
+    "no failures at all": (changed(pause_after_failures=0), "/pause_after_failures"),
     "a window of nothing": (changed(catch_up_window_s=0), "/catch_up_window_s"),
     "a negative lateness": (changed(max_lateness_s=-1), "/max_lateness_s"),
     "a limit of nothing": (changed(overlap="allow", overlap_limit=0), "/overlap_limit"),

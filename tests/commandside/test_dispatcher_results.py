@@ -364,3 +364,17 @@ def test_a_report_whose_schedule_cannot_answer_reads_the_jobs_runs_and_pauses_it
     assert isinstance(paused, js.Paused)
     assert (paused.cause, paused.reason) == ("schedule_error", "the zone is gone")
     scene.until(lambda: scene.dispatcher.unreported == 0)
+
+
+def test_failures_in_a_row_are_counted_in_the_job_and_pause_it() -> None:
+    scene = Scene()
+    spec = msgspec.structs.replace(jobs.spec(jobs.minutely(), payload=b""), pause_after=2)
+    run = scene.define(spec)
+    scene.answer = lambda _call: Reply(status=404)
+    for failures in (1, 2):
+        scene.hand_off()
+        scene.until(lambda: scene.log.heads[run.facts.job_id][0].facts.failures == failures)  # noqa: B023 - asked at once
+    paused = scene.log.heads[run.facts.job_id][0]
+    assert isinstance(paused, js.Paused)
+    assert paused.cause == "failures"
+    scene.until(lambda: scene.dispatcher.unreported == 0)

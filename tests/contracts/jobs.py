@@ -7,7 +7,7 @@ import msgspec
 
 from commandside.ports import Granted, Want
 from domain.envelope import Command, Decision, Slice
-from domain.ids import SLOT, run_id
+from domain.ids import MANUAL, SLOT, run_id
 from domain.job import decide as job
 from domain.job.events import LATEST, SKIP, JobSpec
 from domain.job.state import JobState
@@ -120,11 +120,18 @@ def revised(job_state: JobState, runs: tuple[OpenRun, ...], spec: JobSpec, at: i
 
 
 def triggered(job_state: JobState, runs: tuple[OpenRun, ...], at: int) -> Decision:
-    """Return the request of a manual run beside whatever is in flight."""
+    """Return the request of a manual run as if nothing were in flight: it waits for what is."""
     command = next(_numbers).to_bytes(16, "big")
     decision = job.trigger(job_state, runs, command, job.By(at), allow_overlap=True)
     assert isinstance(decision, Decision)
-    return decision
+    head, part = decision.slices
+    assert isinstance(part.after, Ready)
+    (event,) = part.events
+    assert isinstance(event, Scheduled)
+    facts = msgspec.structs.replace(part.after.facts, kind=MANUAL)
+    usual = msgspec.structs.replace(event, kind=MANUAL)
+    manual = Slice(part.stream_id, part.version, (usual,), Ready(facts))
+    return msgspec.structs.replace(decision, slices=(head, manual))
 
 
 def slot_of(job_id: bytes, nominal: int) -> bytes:

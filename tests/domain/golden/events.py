@@ -73,6 +73,8 @@ def _of(schedule: ScheduleSpec) -> job.Defined:
     return job.Defined(AT, TENANT, 1, spec, AT - 1)
 
 
+PAUSING_SPEC: Final = msgspec.structs.replace(FULL_SPEC, pause_after=3)
+
 EVENTS: Final[dict[str, DomainEvent]] = {
     "job.defined.v1 least": job.Defined(AT, TENANT, 1, PLAIN_SPEC, AT - 1),
     "job.defined.v1 full": job.Defined(AT, TENANT, 2, FULL_SPEC, AT, "invoices", "k_0123", "2026b"),
@@ -83,6 +85,15 @@ EVENTS: Final[dict[str, DomainEvent]] = {
     "job.defined.v1 union": _of(
         Union((Cron("0 9 * * *", "0 9 * * *", "UTC"), Every("PT90M", SLOT, step_ms=5_400_000)))
     ),
+    "job.defined.v1 pausing least": job.Defined(AT, TENANT, 1, PLAIN_SPEC, AT - 1),
+    "job.defined.v1 pausing full": job.Defined(
+        AT, TENANT, 2, PAUSING_SPEC, AT, "invoices", "k_0123", "2026b"
+    ),
+    "job.revised.v1 pausing full": job.Revised(
+        AT, PAUSING_SPEC, 3, AT, RUN, PASSED, "k_0123", "2026b", TENANT
+    ),
+    "job.failing.v1 least": job.Failing(AT, AT, 0),
+    "job.failing.v1 full": job.Failing(AT, AT, 2, TENANT),
     "job.revised.v1 least": job.Revised(AT, PLAIN_SPEC, 1, AT),
     "job.revised.v1 full": job.Revised(
         AT, FULL_SPEC, 3, AT, RUN, PASSED, "k_0123", "2026b", TENANT
@@ -164,5 +175,18 @@ EVENTS: Final[dict[str, DomainEvent]] = {
 }
 """By stable name, and which of the two it is."""
 
-READ_ONLY: Final = frozenset({"run.withdrawn.v1", "job.paused.v1 least", "job.paused.v1 full"})
+READ_ONLY: Final = frozenset(
+    {
+        "run.withdrawn.v1",
+        "job.paused.v1 least",
+        "job.paused.v1 full",
+        "job.defined.v1 least",
+        "job.defined.v1 full",
+        "job.defined.v1 every",
+        "job.defined.v1 rrule",
+        "job.defined.v1 union",
+        "job.revised.v1 least",
+        "job.revised.v1 full",
+    }
+)
 """Recorded before their kind had its last fields: read for ever, and not written any more."""

@@ -22,6 +22,7 @@ SEED: Final = int(os.environ.get("TOCSIN_POLICY_SEED", "20270115"))
 PLAYS: Final = int(os.environ.get("TOCSIN_POLICY_PLAYS", "15"))
 """Plays of each pair of policies."""
 STEPS: Final = 40
+DEAD: Final = Result("failed", "dead", 404)
 SCHEDULES: Final = [cron(t) for t in ("* * * * *", "*/2 * * * *", "*/3 * * * *", "5 * * * *")]
 WAITS: Final = (1, SECOND, 20 * SECOND, MINUTE, 61 * SECOND, 3 * MINUTE, 17 * MINUTE, 61 * MINUTE)
 
@@ -50,6 +51,7 @@ class Play:
             max_lateness_ms=pick((0, 0, 0, 90 * SECOND, 30 * MINUTE)),
             jitter_ms=pick((0, 0, 0, 20 * SECOND)),
             max_runs=self.limits.choice((0, 0, 6)) if self.limited else 0,
+            pause_after=pick((0, 0, 1, 3)),
             payload=pick((b"one", b"two")),
         )
 
@@ -113,7 +115,7 @@ class Play:
             self.machine.desk.report(run, self._result())
 
     def _result(self) -> Result:
-        return self.random.choice((OK, OK, OK, FAILED, FAILED, ABANDONED, GONE))
+        return self.random.choice((OK, OK, OK, FAILED, FAILED, ABANDONED, GONE, DEAD))
 
     def look(self) -> None:
         """Check the laws that hold at every instant."""
@@ -142,7 +144,7 @@ def test_the_plays_come_to_catch_ups_buffers_and_kept_slots() -> None:
     seen: Counter[str] = Counter()
     for overlap in range(5):
         play = Play(f"{SEED} {overlap}", overlap, je.ALL)
-        for _ in range(3 * STEPS):
+        for _ in range(8 * STEPS):
             play.step()
         for event in play.machine.desk.log:
             if isinstance(event, re.Scheduled) and event.catch_up is not None:

@@ -23,7 +23,7 @@ NDJSON: Final = ("application/x-ndjson", "application/ndjson", "application/json
 BODY_TIMEOUT_S: Final = 30
 """For a whole body; for each piece of a stream."""
 
-_KEY: Final = re.compile(r'"([\x20\x21\x23-\x5b\x5d-\x7e]{1,255})"|([\x21\x23-\x7e]{1,255})')
+_KEY: Final = re.compile(r'"([\x20\x21\x23-\x5b\x5d-\x7e]{1,255})"|([\x20\x21\x23-\x7e]{1,255})')
 _ETAG: Final = re.compile(r'"?([1-9][0-9]{0,8})"?')
 _NEVER: Final = -1
 """No job has this version: an entity tag that no answer ever had."""

@@ -86,6 +86,48 @@ def test_an_old_name_of_a_zone_has_the_same_instants() -> None:
         assert answer["next_runs"][0] == "2025-11-30T03:30:00.000Z"
 
 
+@pytest.mark.parametrize(
+    ("key", "status"),
+    [
+        *zip(
+            CASES["IDM-04"]["input"]["Idempotency-Key"],
+            CASES["IDM-04"]["expected"]["statuses"],
+            strict=True,
+        )
+    ],
+)
+def test_an_idempotency_key_has_a_length_and_an_alphabet(
+    world: World, key: str, status: int
+) -> None:
+    """IDM-04."""
+    sent = key.replace("a*256", "a" * 256)
+    answer = world.send("POST", "/v1/jobs", JOB, idempotency_key=sent)
+    assert answer.status_code == status
+    assert (world.stored() > 0) == (status == 201)
+
+
+def test_a_cancelled_job_is_shown_cancelled_again_and_not_changed(world: World) -> None:
+    """CAN-03."""
+    wanted = CASES["CAN-03"]["expected"]
+    path = f"/v1/jobs/{world.define()['job_id']}"
+    world.send("DELETE", path)
+    shown = world.send("GET", path)
+    assert shown.status_code == wanted["get"]["status"]
+    assert shown.json()["status"] == wanted["get"]["job_status"]
+    assert shown.json()["next_run_at"] == wanted["get"]["next_run_at"]
+    assert world.send("DELETE", path).status_code == wanted["second_delete"]
+    assert world.send("PATCH", path, {"name": "x"}).status_code == wanted["patch"]
+
+
+def test_one_key_with_two_bodies_makes_one_job(world: World) -> None:
+    """IDM-01."""
+    wanted = CASES["IDM-01"]["expected"]
+    bodies_sent = (JOB, JOB | {"name": "B"})
+    sent = [world.send("POST", "/v1/jobs", body, idempotency_key="k1") for body in bodies_sent]
+    assert [answer.status_code for answer in sent] == wanted["statuses"]
+    assert len(world.log.heads) == wanted["jobs_created"]
+
+
 # ------------------------------------------------------------------ edits in time
 
 

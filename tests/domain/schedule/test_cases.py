@@ -20,29 +20,35 @@ MENTIONED = [case for case in CASES if "must_mention" in case["expected"].get("e
 
 REQUESTS = "tests/api/test_cases.py"
 SCENARIOS = "tests/simulation/test_case_scenarios.py"
+RETRIES = "tests/domain/test_retry.py"
 
-ELSEWHERE = {
-    "cancel": "a scenario: job commands",
-    "clock": "a scenario: clocks of nodes and the database",
-    "concurrent-edit": "a scenario: job commands in a race; CON-05 is a request",
-    "duplicate": "a scenario: leases",
-    "header": REQUESTS,
-    "http-response": "a scenario: what the target answers",
-    "idempotency": "API requests: Idempotency-Key",
-    "jitter": REQUESTS,
-    "misfire": f"{SCENARIOS}, and edits in {REQUESTS}",
-    "overlap": SCENARIOS,
-    "pagination": "API requests: lists",
-    "payload": REQUESTS,
-    "poison": "a scenario: a row that cannot be read",
-    "retry": "scenarios: attempts; RET-02 is a request",
-    "retry-after": "what the target answers",
-    "run-at": f"{REQUESTS}, and the texts in test_one_time.py",
-    "tz-name": f"{REQUESTS}, and the names in test_zone.py",
-    "tz-update": REQUESTS,
-    "url": REQUESTS,
+ELSEWHERE: dict[str, tuple[str, ...]] = {
+    "cancel": ("tests/api/test_commands.py", "tests/integration/test_command_races.py"),
+    "clock": ("tests/infra/test_clock.py", "tests/simulation/test_three_days.py"),
+    "concurrent-edit": ("tests/integration/test_command_races.py", REQUESTS),
+    "duplicate": ("tests/contracts/fire_log.py", "tests/simulation/test_three_days.py"),
+    "header": (REQUESTS,),
+    "http-response": ("tests/contracts/deliverer.py", "tests/contracts/test_deliverer_curl.py"),
+    "idempotency": ("tests/api/test_define.py",),
+    "jitter": (REQUESTS,),
+    "misfire": (SCENARIOS, REQUESTS),
+    "overlap": (SCENARIOS,),
+    "pagination": ("tests/api/test_queries.py", "tests/contracts/run_history.py"),
+    "payload": (REQUESTS,),
+    "poison": (
+        "tests/commandside/test_dispatcher_results.py",
+        "tests/domain/protocol/test_chain_rules.py",
+    ),
+    "retry": (RETRIES, REQUESTS),
+    "retry-after": (RETRIES,),
+    "run-at": (REQUESTS, "tests/domain/schedule/test_one_time.py"),
+    "tz-name": (REQUESTS, "tests/domain/schedule/test_zone.py"),
+    "tz-update": (REQUESTS,),
+    "url": (REQUESTS, "tests/security/test_resolver.py", "tests/contracts/deliverer.py"),
 }
-"""Kinds that ask no cron question, and where they are run."""
+"""Kinds that ask no cron question, and where what they are about is tested: by the ids of their
+lines in the files of requests, scenarios and retries; in other words elsewhere.
+"""
 
 
 def _text(schedule: str | dict[str, Any]) -> str:
@@ -97,6 +103,8 @@ def test_a_refusal_has_the_words_that_help(case: dict[str, Any]) -> None:
 def test_each_case_is_run_here_or_its_kind_is_listed_with_the_place_where_it_runs() -> None:
     left = {case["kind"] for case in CASES if case not in CRON_CASES + MENTIONED}
     assert left == set(ELSEWHERE)
+    root, places = Path(__file__).parents[3], [p for paths in ELSEWHERE.values() for p in paths]
+    assert [place for place in places if not (root / place).is_file()] == []
 
 
 # Where a case allows several answers, these are ours (contract: strict, the Debian rule).

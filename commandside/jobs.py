@@ -30,6 +30,7 @@ from domain.problem import Problem, invalid
 from domain.refusal import Refused
 from domain.run import events as re
 from domain.run.state import OpenRun, Ready
+from domain.schedule.schedule import ScheduleBreach
 from domain.sharding import shard_of
 from domain.tenant import Caller
 
@@ -157,14 +158,12 @@ class Jobs:
         try:
             found = self._definitions.define(sent.body, sent.payload, at)
             spec = Sealer(self._vault, caller.tenant_id, job_id).new(found.values)
+            new = decide.NewJob(job_id, caller.tenant_id, spec, found.key, self._zone_data)
+            decision = decide.define(new, None, decide.By(at, caller.kid, "", begun.asked.command))
         except Exception as error:  # noqa: BLE001 - the answer to this one; its neighbours have their own
             begun.outcome = _told(error)
             return begun
-        begun.values = found.values
-        begun.new = decide.NewJob(job_id, caller.tenant_id, spec, found.key, self._zone_data)
-        decision = decide.define(
-            begun.new, None, decide.By(at, caller.kid, "", begun.asked.command)
-        )
+        begun.values, begun.new = found.values, new
         assert isinstance(decision, Decision), "a job that does not exist can be defined"
         begun.decision = decision
         return begun
@@ -353,7 +352,7 @@ class Jobs:
                 return Rejected("precondition", f"the job is at version {job.facts.version}")
             try:
                 return verb(job, runs, decide.By(at, asked.caller.kid, reason, command))
-            except (Problem, KeyGone, Unavailable) as error:
+            except (Problem, KeyGone, ScheduleBreach, Unavailable) as error:
                 # Nothing is raised through the log: its transaction ends as for any refusal.
                 failed.append(error)
                 return Rejected("invalid", str(error))
@@ -433,6 +432,8 @@ class Jobs:
 def _told(error: Exception) -> Exception:
     if isinstance(error, KeyGone):
         return Problem("forbidden", "the key that this tenant's data is sealed with is destroyed")
+    if isinstance(error, ScheduleBreach):
+        return Problem("schedule_error", f"the schedule cannot say what is next: {error}")
     return error
 
 

@@ -1,7 +1,8 @@
 """What is next for a job: status, next occurrence and the ones after, as shown to its owner.
 
 A command's answer goes by the job's state alone, so that a repeat of the command can be given the
-same answer for ever; a query goes by the job's open runs too.
+same answer for ever; a query goes by the job's open runs too. A schedule that cannot answer has no
+occurrences to show: its job can still be looked at, changed and cancelled.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from domain.ids import RUN, text
 from domain.instant import rfc3339
 from domain.job import state as s
 from domain.run import state as rs
-from domain.schedule.schedule import OneTime, Plan, ScheduleSpec, between
+from domain.schedule.schedule import OneTime, Plan, ScheduleBreach, ScheduleSpec, between
 
 SHOWN: Final = 5
 """Occurrences listed."""
@@ -34,14 +35,13 @@ def next_link(job: s.JobState, at: int) -> chain.Link | None:
     schedule = facts.spec.schedule
     if facts.is_exhausted:
         return None
-    slots = chain.Chain(facts.job_id, facts.spec)
     if isinstance(schedule, OneTime):
         run_at = schedule.run_at
         if facts.cursor >= run_at:
             return None
-        return chain.Link(run_at, max(slots.due(run_at), at))
-    found = slots.first_after(max(facts.cursor, at))
-    return found if isinstance(found, chain.Link) else None
+        due_at = chain.Chain(facts.job_id, facts.spec).due(run_at)
+        return chain.Link(run_at, max(due_at, at))
+    return _first_after(facts, max(facts.cursor, at))
 
 
 def next_open(job: s.JobState, runs: tuple[rs.OpenRun, ...], at: int) -> chain.Link | None:
@@ -55,15 +55,24 @@ def next_open(job: s.JobState, runs: tuple[rs.OpenRun, ...], at: int) -> chain.L
         return chain.Link(first.nominal, first.due_at)
     if job.facts.spec.is_one_time or job.facts.is_exhausted:
         return None
-    cursor = max(chain.cursor_of(job, runs), at)
-    found = chain.Chain(job.facts.job_id, job.facts.spec).first_after(cursor)
+    return _first_after(job.facts, max(chain.cursor_of(job, runs), at))
+
+
+def _first_after(facts: s.Facts, at: int) -> chain.Link | None:
+    try:
+        found = chain.Chain(facts.job_id, facts.spec).first_after(at)
+    except ScheduleBreach:
+        return None
     return found if isinstance(found, chain.Link) else None
 
 
 def following(facts: s.Facts, first: int) -> list[str]:
     """Return up to SHOWN occurrences of a job from `first` on (nominal, ms), as text."""
     spec = facts.spec
-    found = list(_following(spec.schedule, first, spec.ends_at))
+    try:
+        found = list(_following(spec.schedule, first, spec.ends_at))
+    except ScheduleBreach:
+        return []
     return found[: spec.max_runs - facts.begun] if spec.max_runs else found
 
 

@@ -32,6 +32,7 @@ TABLE: Final[dict[str, Kind]] = {
     "cancelled": Kind(409, "The state does not allow it"),
     "in_flight": Kind(409, "The state does not allow it"),
     "open_runs": Kind(409, "The state does not allow it"),
+    "schedule_error": Kind(409, "The schedule cannot be worked out"),
     "behind": Kind(409, "Not there yet"),
     "precondition": Kind(412, "The version has changed"),
     "too_large": Kind(413, "The body is too large"),

@@ -1,10 +1,13 @@
 """Commands on a job over HTTP: change, pause, resume, trigger, cancel."""
 
+import json
 from typing import Any
 
 import pytest
 
-from domain.instant import rfc3339
+from domain.instant import HOUR, rfc3339
+from domain.schedule.schedule import ScheduleBreach
+from domain.slots import Slots
 from tests.api.world import JOB, World
 
 
@@ -226,6 +229,47 @@ def test_a_pause_can_have_an_end(world: World, job: str) -> None:
     (head,) = [head for _, head in world.log.heads.values() if head.resume_at]
     assert head.resume_at == until
     assert world.send("GET", f"/v1/jobs/{job}").json()["paused"]["until"] == rfc3339(until)
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No schedule can say what is next."""
+
+    def raises(_slots: Slots, at: int) -> None:
+        raise ScheduleBreach(f"no slot after {at}")
+
+    monkeypatch.setattr(Slots, "first_after", raises)
+
+
+def test_a_resume_under_a_schedule_that_cannot_answer_is_refused_with_the_reason(
+    world: World, job: str, request: pytest.FixtureRequest
+) -> None:
+    world.send("POST", f"/v1/jobs/{job}/pause")
+    world.clock.advance_ms(2 * HOUR)
+    request.getfixturevalue("broken")
+    found = world.send("POST", f"/v1/jobs/{job}/resume")
+    assert (found.status_code, found.json()["type"]) == (409, "/problems/schedule_error")
+    assert "no slot after" in found.json()["detail"]
+
+
+@pytest.mark.usefixtures("broken")
+def test_a_definition_whose_first_slot_cannot_be_found_is_refused_alone(
+    world: World,
+) -> None:
+    one_time = b'{"type": "one_time", "run_at": "2026-12-01T00:00:00Z", "target": %s}'
+    target = json.dumps(JOB["target"]).encode()
+    lines = [json.dumps(JOB).encode(), one_time % target]
+    assert [answer["code"] for answer in world.batch(b"\n".join(lines))] == [409, 201]
+
+
+def test_a_job_whose_schedule_cannot_answer_is_shown_run_and_cancelled(
+    world: World, job: str, request: pytest.FixtureRequest
+) -> None:
+    request.getfixturevalue("broken")
+    triggered = world.send("POST", f"/v1/jobs/{job}/trigger")
+    assert (triggered.status_code, triggered.json()["next_run_at"]) == (200, None)
+    assert world.send("GET", f"/v1/jobs/{job}").status_code == 200
+    assert world.send("DELETE", f"/v1/jobs/{job}").status_code == 200
 
 
 def test_a_pause_without_an_end_shows_none(world: World, job: str) -> None:

@@ -271,7 +271,7 @@ class _Reader:
             return
         kind = given.get("kind")
         if kind != "http":
-            self.refuse("/target/kind", _LATER if kind == "kafka" else "http")
+            self.refuse("/target/kind", f"{_LATER}; http is" if kind == "kafka" else "http")
             return
         for name in given:
             if name not in ("kind", "url", "method", "headers"):

@@ -119,6 +119,8 @@ def read_span(
             found[field] = _instant_of(body, field, at)
         except ValueError as error:
             wrong.append(Refused(f"/{field}", str(error)))
+    if not wrong and 0 < found["ends_at"] < found["starts_at"]:
+        wrong.append(Refused("/ends_at", "before starts_at: give a later instant"))
     if wrong or not found["ends_at"] or schedule is None:
         return tuple(wrong) or found
     try:
@@ -136,13 +138,24 @@ def _instant_of(body: Mapping[str, Any], field: str, at: int) -> int:
         raise ValueError("not for a one-time job")
     value = body[field]
     if not isinstance(value, str):
-        raise ValueError("a string")
+        raise ValueError("a string, such as 2027-03-01T09:00:00Z")
     instant = read_instant(value)
     if instant < 0:
         raise ValueError("before 1970")
     if field == "ends_at" and instant <= at:
         raise ValueError(f"{value} is past: give an instant still to come, or cancel the job")
     return instant
+
+
+_SUCH_AS: Final = {
+    "run_at": "2027-03-01T09:00:00Z",
+    "schedule": "0 9 * * 1-5",
+    "every": "PT90M or P1M",
+    "rrule": "FREQ=MONTHLY;BYDAY=-1FR",
+    "anchor": "2027-03-01T09:00:00Z",
+    "timezone": "Europe/Berlin or UTC",
+    "dialect": "quartz",
+}
 
 
 class _Texts:
@@ -157,7 +170,8 @@ class _Texts:
         value = self.body.get(field, default)
         if isinstance(value, str):
             return value
-        self.wrong.append(Refused(f"/{field}", "a string" if field in self.body else "required"))
+        what = "a string" if field in self.body else "required"
+        self.wrong.append(Refused(f"/{field}", f"{what}, such as {_SUCH_AS[field]}"))
         return None
 
     def dst(self) -> tuple[str, str]:

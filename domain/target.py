@@ -267,7 +267,7 @@ def _judge(host: str | Address, port: int, rules: AddressRules) -> None:
     elif not address_allowed(host.packed, port, rules):
         if _public(host):
             raise ValueError(f"port {port} is not open to targets")
-        raise ValueError("this address is not open to targets")
+        raise ValueError("this address is not open to targets: ask your operator to allow it")
 
 
 def _parse_headers(headers: Mapping[str, object]) -> tuple[tuple[Header, ...], list[Refused]]:

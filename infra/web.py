@@ -42,6 +42,11 @@ REQUEST_ID: Final = b"x-request-id"
 _ENCODE: Final = msgspec.json.Encoder().encode
 _JSON: Final = "application/problem+json"
 _CODES: Final = {404: "no_route", 405: "method", 413: "too_large"}
+_SAID: Final = {
+    "no_route": "/openapi.json lists the paths that there are",
+    "method": "/openapi.json lists the methods of each path; Allow names those of this one",
+}
+"""What is said instead of the name of a status."""
 _OPEN: Final = "open"
 """Scope of the one route that needs no key."""
 
@@ -205,7 +210,8 @@ def _as_problem(error: Exception) -> Problem:
         return Problem("unavailable", "an engine cannot be reached; try again")
     if isinstance(error, HTTPException) and error.status_code < 500:  # noqa: PLR2004 - a client's
         code = _CODES.get(error.status_code, "bad_request")
-        return Problem(code, str(error.detail) or "the request cannot be read")
+        detail = _SAID.get(code, str(error.detail)) or "the request cannot be read"
+        return Problem(code, detail)
     _report(error)
     return Problem("internal", "this is our fault; the request id finds it in our log")
 

@@ -11,6 +11,7 @@ from domain import chain
 from domain.draft import Draft
 from domain.envelope import Rejected
 from domain.ids import BESIDE, MANUAL, run_id
+from domain.instant import rfc3339
 from domain.job import events as e
 from domain.job import state as s
 from domain.job.command import By, NewJob, Outcome, absent, wrong_state
@@ -70,7 +71,11 @@ def pause(
         return absent()
     job = chain.effective(job, runs)
     if isinstance(job, s.Paused):
-        return None
+        if until == job.until:
+            return None
+        # A pause that was answered 200 must not end otherwise than was asked for.
+        ends = f"until {rfc3339(job.until)}" if job.until else "without an end"
+        return Rejected("paused", f"the job is paused {ends}: resume it, then pause it anew")
     if not isinstance(job, s.Active):
         return wrong_state(job, "paused")
     if until and until <= by.at:

@@ -55,7 +55,7 @@ def _gap(calendar: LocalCalendar, zone: Zone, index: int, gap: str, *, follows: 
         return None
     if gap == "next" and after - before <= CORRECTION_S:
         return (
-            f"{_time(start + after)} on {_date(start + after)} since {_time(lost)} "
+            f"runs at {_time(start + after)} on {_date(start + after)} since {_time(lost)} "
             f"does not exist in {zone.name}"
         )
     if follows:

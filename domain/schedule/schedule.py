@@ -137,7 +137,11 @@ def warnings(spec: ScheduleSpec, at: int) -> tuple[str, ...]:
     if isinstance(spec, OneTime):
         return ("this instant is past: it fires at once",) if spec.run_at <= at else ()
     if isinstance(spec, Union):
-        return tuple(said for part in spec.parts for said in warnings(part, at))
+        return tuple(
+            f"/schedules/{number}: {said}"
+            for number, part in enumerate(spec.parts)
+            for said in warnings(part, at)
+        )
     if isinstance(spec, Every):
         return said_of_every(spec, at)
     if isinstance(spec, RRule):

@@ -316,3 +316,27 @@ def test_an_instant_up_to_a_minute_past_fires_at_once(world: World) -> None:
     assert answer["next_run_at"] == "2025-11-29T23:59:30.000Z"
     assert answer["next_due_at"] == "2025-11-30T00:00:00.000Z"
     assert START == 1_764_460_800_000
+
+
+@pytest.mark.parametrize(
+    ("fields", "detail"),
+    [
+        ({"timezone": ...}, "/timezone: required, such as Europe/Berlin or UTC"),
+        ({"schedule": 5}, "/schedule: a string, such as 0 9 * * 1-5"),
+        (
+            {"starts_at": "2027-03-02T09:00:00Z", "ends_at": "2027-03-01T09:00:00Z"},
+            "/ends_at: before starts_at: give a later instant",
+        ),
+    ],
+)
+def test_what_is_refused_comes_with_what_would_be_right(
+    world: World, fields: dict[str, Any], detail: str
+) -> None:
+    assert world.send("POST", "/v1/jobs", changed(**fields)).json()["detail"] == detail
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "/v1/nothing"), ("PUT", "/v1/jobs")])
+def test_a_request_that_no_route_takes_is_told_where_the_routes_are(
+    world: World, method: str, path: str
+) -> None:
+    assert "/openapi.json" in world.send(method, path).json()["detail"]

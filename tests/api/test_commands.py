@@ -90,6 +90,24 @@ def test_pausing_twice_is_done_already(world: World, job: str) -> None:
     assert again.json()["version"] == first["version"]
 
 
+def test_a_pause_shows_when_it_ends_by_itself(world: World, job: str) -> None:
+    world.send("POST", f"/v1/jobs/{job}/pause", {"until": "2027-03-01T09:00:00Z"})
+    shown = world.send("GET", f"/v1/jobs/{job}").json()
+    assert shown["paused"]["until"] == "2027-03-01T09:00:00.000Z"
+
+
+@pytest.mark.parametrize("body", [{}, {"until": "2027-03-02T09:00:00Z"}])
+def test_a_pause_that_would_end_otherwise_is_refused_beside_one_that_lasts(
+    world: World, job: str, body: dict[str, str]
+) -> None:
+    first = {"until": "2027-03-01T09:00:00Z"}
+    assert world.send("POST", f"/v1/jobs/{job}/pause", first).status_code == 200
+    assert world.send("POST", f"/v1/jobs/{job}/pause", first).status_code == 200
+    found = world.send("POST", f"/v1/jobs/{job}/pause", body)
+    assert found.status_code == 409
+    assert "paused until 2027-03-01T09:00:00.000Z: resume it" in found.json()["detail"]
+
+
 def test_a_repeated_command_is_answered_as_the_first_time(world: World, job: str) -> None:
     first = world.send("POST", f"/v1/jobs/{job}/pause", idempotency_key="p").json()
     world.clock.advance_ms(5_000)

@@ -425,7 +425,7 @@ def test_a_year_of_leap_days_only_is_found_from_far_away() -> None:
         ("k8s", "0 9 13 * FRI", "the day fields are ORed: this runs on day 13 of the month"),
         ("k8s", "0 9 */2 * FRI", "the day fields are ORed: this runs on day */2 of the month"),
         ("systemd", "*-*-31", "nothing runs in February"),
-        ("quartz", "30 30 2 * * ?", "03:00 on 14 March 2027 since 02:30:30 does not exist"),
+        ("quartz", "30 30 2 * * ?", "runs at 03:00 on 14 March 2027 since 02:30:30 does not exist"),
         ("quartz", "15 30 1 * * ?", "01:30:15 on 1 November 2026 occurs twice"),
     ],
 )

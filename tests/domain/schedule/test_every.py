@@ -226,7 +226,7 @@ def test_a_step_of_days_that_meets_a_clock_change_is_said() -> None:
     gap = every("P1D", "2026-01-01T02:30:00-05:00", "America/New_York")
     fold = every("P1D", "2026-01-01T01:30:00-05:00", "America/New_York", fold="both")
     assert warnings(gap, at) == (
-        "03:00 on 8 March 2026 since 02:30 does not exist in America/New_York",
+        "runs at 03:00 on 8 March 2026 since 02:30 does not exist in America/New_York",
     )
     assert warnings(fold, at) == (
         "01:30 on 1 November 2026 occurs twice in America/New_York: this runs both times",

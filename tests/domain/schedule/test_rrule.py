@@ -193,7 +193,7 @@ def test_a_rule_that_meets_a_clock_change_is_said() -> None:
     at, zone = ms("2026-01-01T00:00:00Z"), "America/New_York"
     daily = rule("FREQ=DAILY;BYHOUR=2;BYMINUTE=30", "2026-01-01T05:00:00Z", zone)
     (said,) = warnings(daily, at)
-    assert said == "03:00 on 8 March 2026 since 02:30 does not exist in America/New_York"
+    assert said == "runs at 03:00 on 8 March 2026 since 02:30 does not exist in America/New_York"
     assert warnings(rule("FREQ=HOURLY", "2026-01-01T05:00:00Z", zone), at) == ()
     night = warnings(rule("FREQ=HOURLY;BYHOUR=1,2", "2026-01-01T05:00:00Z", zone), at)
     assert [said.split(" ")[0] for said in night] == ["no", "01:00"]

@@ -92,4 +92,4 @@ def test_each_part_is_described_and_warned_of() -> None:
     assert isinstance(second, Every)
     spec = Union((first, second))
     assert "; and every month" in description(spec)
-    assert "never on a weekday" in warnings(spec, 0)
+    assert "/schedules/0: never on a weekday" in warnings(spec, 0)

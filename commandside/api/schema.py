@@ -100,7 +100,7 @@ _FIELDS: Final[dict[str, Any]] = {
         "where every and rrule begin (DTSTART), RFC 3339; default 2001-01-01 00:00 in the zone",
         maxLength=40,
     ),
-    "dialect": {"enum": list(DIALECTS)},
+    "dialect": {"enum": list(DIALECTS), "default": "vixie", "description": "of schedule"},
     "dst": _object(
         {"gap": {"enum": ["next", "skip"]}, "fold": {"enum": ["first", "last", "both"]}}
     ),
@@ -122,7 +122,12 @@ _FIELDS: Final[dict[str, Any]] = {
     "idempotency_key_template": _text(
         "with {job_id} and {scheduled_ts}, each once", maxLength=TEMPLATE_BYTES_MAX
     ),
-    "overlap": {"enum": list(p.OVERLAPS), "default": "skip"},
+    "overlap": {
+        "enum": list(p.OVERLAPS),
+        "default": "skip",
+        "description": "a slot that comes while a run is in flight: is skipped, runs beside it, "
+        "waits (one slot, or overlap_limit of them), or takes its place",
+    },
     "allow_overlap": {"type": "boolean", "description": "another word for overlap"},
     "overlap_limit": {
         "type": "integer",
@@ -130,7 +135,11 @@ _FIELDS: Final[dict[str, Any]] = {
         "maximum": max(LIMITS.values()),
         "description": f"allow: runs at once, at most {LIMITS[ALLOW]}; buffer_all: slots that wait",
     },
-    "misfire": {"enum": list(p.MISFIRES), "default": "latest"},
+    "misfire": {
+        "enum": list(p.MISFIRES),
+        "default": "latest",
+        "description": "of slots missed by more than 60 s: the newest fires, all do, or none",
+    },
     "catch_up_window_s": _seconds(p.WINDOW_MS_MIN, p.WINDOW_MS_MAX, "older slots do not fire"),
     "pause_after_failures": {
         "type": "integer",

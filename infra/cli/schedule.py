@@ -7,6 +7,7 @@ from typing import Any, Final
 from commandside.when import read_recurring
 from domain.refusal import Refused
 from domain.schedule import zone
+from domain.schedule.cron import DIALECTS
 from domain.schedule.once import read_instant
 from domain.schedule.schedule import ScheduleSpec, plan, warnings
 from domain.schedule.telling import description, local_text
@@ -60,7 +61,9 @@ def _schedule_words(action: argparse.ArgumentParser) -> None:
     action.add_argument("--rrule", metavar="RULE", help="instead: such as FREQ=MONTHLY;BYDAY=-1FR")
     action.add_argument("--anchor", metavar="INSTANT", help="where --every or --rrule begins")
     action.add_argument("--timezone", metavar="NAME", default="UTC", help="default: UTC")
-    action.add_argument("--dialect", metavar="NAME", help="of the cron text; default: vixie")
+    action.add_argument(
+        "--dialect", metavar="NAME", help=f"of the cron text: {', '.join(DIALECTS)}; default: vixie"
+    )
     action.add_argument("--gap", metavar="WORD", help="where the clock goes forward: next, skip")
     action.add_argument("--fold", metavar="WORD", help="where it goes back: first, last, both")
     action.add_argument("--after", metavar="INSTANT", help="RFC 3339; default: now")

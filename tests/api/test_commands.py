@@ -90,12 +90,6 @@ def test_pausing_twice_is_done_already(world: World, job: str) -> None:
     assert again.json()["version"] == first["version"]
 
 
-def test_a_pause_shows_when_it_ends_by_itself(world: World, job: str) -> None:
-    world.send("POST", f"/v1/jobs/{job}/pause", {"until": "2027-03-01T09:00:00Z"})
-    shown = world.send("GET", f"/v1/jobs/{job}").json()
-    assert shown["paused"]["until"] == "2027-03-01T09:00:00.000Z"
-
-
 @pytest.mark.parametrize("body", [{}, {"until": "2027-03-02T09:00:00Z"}])
 def test_a_pause_that_would_end_otherwise_is_refused_beside_one_that_lasts(
     world: World, job: str, body: dict[str, str]

@@ -89,7 +89,10 @@ def test_stored_schedules_keep_their_bytes() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("30 2 * * *", "runs at 03:00 on 14 March 2027 since 02:30 does not exist in America/New_York"),
+        (
+            "30 2 * * *",
+            "runs at 03:00 on 14 March 2027 since 02:30 does not exist in America/New_York",
+        ),
         (
             "30 1 * * *",
             "01:30 on 1 November 2026 occurs twice in America/New_York: this runs the first",

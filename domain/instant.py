@@ -17,8 +17,11 @@ DAY: Final = 86_400_000
 
 
 def rfc3339(at: int) -> str:
-    """Return `at` (ms) as RFC 3339 in UTC, for example `2026-03-14T09:00:00.000Z`."""
-    seconds, ms = divmod(at, SECOND)
+    """Return `at` (ms) as RFC 3339 in UTC, for example `2026-03-14T09:00:00.000Z`.
+
+    What lies beyond `LAST` is said as `LAST`: no list fails for one instant in it.
+    """
+    seconds, ms = divmod(min(at, LAST), SECOND)
     return f"{_second(seconds)}.{ms:03d}Z"
 
 

@@ -6,6 +6,8 @@ one without asking. It is capped at half-way to the next slot, so the order of s
 
 from hashlib import blake2b
 
+from domain.instant import LAST
+
 _PERSON = b"tocsin jitter"
 _DIGEST_BYTES = 8
 
@@ -19,7 +21,10 @@ def jitter_ms(job_id: bytes, max_ms: int) -> int:
 
 
 def due_at(nominal: int, next_slot: int | None, jitter: int) -> int:
-    """When the slot `nominal` is due, in ms: never past half-way to the slot after it."""
-    if next_slot is None:
-        return nominal + jitter
-    return nominal + min(jitter, (next_slot - nominal) // 2)
+    """When the slot `nominal` is due, in ms: never past half-way to the slot after it.
+
+    Nor past the last instant that has a text.
+    """
+    if next_slot is not None:
+        jitter = min(jitter, (next_slot - nominal) // 2)
+    return min(nominal + jitter, LAST)

@@ -78,7 +78,10 @@ def _is_leap(year: int) -> bool:
 class Recurrence:
     """The dates and times of a rule from an anchor on (see `walk.LocalCalendar`)."""
 
-    __slots__ = ("_anchor", "_by_first", "_day", "_kinds", "_rule", "_steps", "_times", "_year")
+    __slots__ = (
+        *("_anchor", "_by_first", "_day", "_kinds", "_listed", "_minutes", "_rule", "_steps"),
+        *("_times", "_year"),
+    )
 
     def __init__(self, rule: Rule, anchor_local_s: int) -> None:
         self._rule = rule
@@ -96,6 +99,9 @@ class Recurrence:
             kept = {times[at] for at in _places(rule.positions, len(times))}
             minutes = sum(1 << time for time in kept)
         self._times = minutes
+        self._minutes = tuple(bits(minutes))
+        self._listed: dict[int, tuple[int, ...]] = {}
+        """Days of a year or month by their bit set, which few years and months differ in."""
         # For a rule of hours: the minutes of a day by the first hour of it that is in step.
         self._by_first = [
             sum(
@@ -285,6 +291,26 @@ class Recurrence:
                 raise TooRare(f"nothing in {looked} periods")
         return NONE_AFTER
 
+    def last_of(self, count: int) -> int:
+        """The last of the first `count` dates, or of all if they are fewer; raises `TooRare`."""
+        last, empty = NONE_BEFORE, 0
+        if not self._by_position:
+            for _ in range(count):
+                found = self.first_from(last + 1)
+                if found == NONE_AFTER:
+                    break
+                last = found
+            return last
+        for period in self._periods(self._anchor, 1):
+            dates = [at for at in self._positions(*period) if at >= self._anchor]
+            if len(dates) >= count:
+                return dates[count - 1]
+            last, count = dates[-1] if dates else last, count - len(dates)
+            empty = 0 if dates else empty + 1
+            if empty > PERIODS_LOOKED_AT:
+                raise TooRare(f"nothing in {PERIODS_LOOKED_AT} periods")
+        return last
+
     def _last_position(self, local_s: int) -> int:
         for looked, period in enumerate(self._periods(local_s, -1)):
             found = [at for at in self._positions(*period) if at <= local_s]
@@ -296,7 +322,7 @@ class Recurrence:
 
     def _positions(self, first: int, length: int) -> list[int]:
         """The local seconds that BYSETPOS keeps of a period: `length` days from `first` on."""
-        days, times = self._between(first, length), list(bits(self._times))
+        days, times = self._between(first, length), self._minutes
         return [
             (first + days[at // len(times)]) * _DAY_S
             + times[at % len(times)] * 60
@@ -304,15 +330,19 @@ class Recurrence:
             for at in _places(self._rule.positions, len(days) * len(times))
         ]
 
-    def _between(self, first: int, length: int) -> list[int]:
-        found: list[int] = []
+    def _between(self, first: int, length: int) -> tuple[int, ...]:
+        """The days that match of `length` days from `first` on, counted from there."""
+        found = 0
         year = date.fromordinal(first + EPOCH_ORDINAL).year
         while (start := _ordinal(year)) < first + length:
             days, offset = self._days_of(year), first - start
             cut = days >> offset if offset >= 0 else days << -offset
-            found += bits(cut & ((1 << length) - 1))
+            found |= cut & ((1 << length) - 1)
             year += 1
-        return found
+        listed = self._listed.get(found)
+        if listed is None:
+            listed = self._listed[found] = tuple(bits(found))
+        return listed
 
     def _periods(self, local_s: int, way: int) -> Iterator[tuple[int, int]]:
         """Yield (first day, days) of the periods in step, from the one of a second on or back."""

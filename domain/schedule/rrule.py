@@ -48,6 +48,8 @@ _EVERY_HOUR: Final = (1 << 24) - 1
 _EVERY_MINUTE: Final = (1 << 60) - 1
 _WORST: Final = "more exactly: this is too rare to be planned"
 _PARSED: Final = 4_096
+_KEPT: Final = 256
+"""Compiled rules kept, for as long as one request needs them; a plan keeps its own."""
 
 
 class _Parsed:
@@ -295,12 +297,7 @@ class _Counted:
     __slots__ = ("_inner", "_last")
 
     def __init__(self, inner: r.Recurrence, count: int) -> None:
-        self._inner, self._last = inner, walk.NONE_BEFORE
-        for _ in range(count):
-            found = inner.first_from(self._last + 1)
-            if found == walk.NONE_AFTER:
-                break
-            self._last = found
+        self._inner, self._last = inner, inner.last_of(count)
 
     def first_from(self, local_s: int) -> int:
         found = self._inner.first_from(local_s) if local_s <= self._last else walk.NONE_AFTER
@@ -323,7 +320,7 @@ def said_of_rrule(spec: RRule, at: int) -> tuple[str, ...]:
     follows = parsed.freq >= r.HOURLY and rule.hours == _EVERY_HOUR
     clock, rules = zone.load(spec.zone), _rules(spec, parsed)
     try:
-        said += jumps.sentences(_dates(spec, parsed), clock, rules, at // 1000, follows)
+        said += jumps.sentences(_dates(spec), clock, rules, at // 1000, follows)
     except r.TooRare:
         return tuple(said)  # nothing near enough to be moved
     return tuple(said)
@@ -333,11 +330,14 @@ def rrule_plan(spec: RRule) -> Plan:
     """Compile a rule."""
     parsed = _parse(spec.text)
     clock, rules = zone.load(spec.zone), _rules(spec, parsed)
-    found = Ended(walk.LocalPlan(_dates(spec, parsed), clock, *rules))
+    found = Ended(walk.LocalPlan(_dates(spec), clock, *rules))
     return Window(found, 0, min(parsed.until or END_MS, END_MS))
 
 
-def _dates(spec: RRule, parsed: _Parsed) -> walk.LocalCalendar:
+@lru_cache(_KEPT)
+def _dates(spec: RRule) -> walk.LocalCalendar:
+    """Compile the dates of a rule once, for the answer to a definition and for its plan."""
+    parsed = _parse(spec.text)
     anchor_local_s = _local_s(spec)
     dates: walk.LocalCalendar = r.Recurrence(_rule(parsed, anchor_local_s), anchor_local_s)
     if parsed.count:

@@ -4,7 +4,7 @@ import re
 from datetime import datetime, timedelta
 from typing import Final, assert_never
 
-from domain.instant import rfc3339
+from domain.instant import LAST, SECOND, rfc3339
 from domain.schedule import zone
 from domain.schedule.fields import MONTHS
 from domain.schedule.spec import Cron, Every, OneTime, RRule, ScheduleSpec, Union
@@ -47,6 +47,8 @@ def zone_of(spec: ScheduleSpec) -> str:
 def local_text(spec: ScheduleSpec, at: int) -> str:
     """Return an instant (ms) as the clock of the schedule's zone shows it, with its offset."""
     offset_s = zone.load(zone_of(spec)).offset_s(at // 1000)
+    if at + offset_s * SECOND > LAST:
+        offset_s = 0  # the clock shows a year 10000, which has no text: the instant in UTC
     hours, rest = divmod(abs(offset_s), 3600)
     local = _EPOCH + timedelta(milliseconds=at, seconds=offset_s)
     shown = local.isoformat(timespec="milliseconds" if at % 1000 else "seconds")

@@ -122,3 +122,16 @@ def test_a_key_that_reads_jobs_may_preview(world: World) -> None:
     other = world.add_key(b"t" * 16, (RUNS_READ,))
     assert world.send("POST", "/v1/preview", DAILY, key=reads).status_code == 200
     assert world.send("POST", "/v1/preview", DAILY, key=other).status_code == 403
+
+
+def test_the_last_minutes_of_the_calendar_are_previewed_and_defined(world: World) -> None:
+    last = {"type": "one_time", "run_at": "9999-12-31T23:59:59.999Z", "jitter_s": 3600}
+    found = world.send("POST", "/v1/preview", last)
+    assert found.status_code == 200, found.text
+    assert (
+        world.define(last | {"target": JOB["target"]})["next_due_at"] == "9999-12-31T23:59:59.999Z"
+    )
+    assert world.send("GET", "/v1/jobs").status_code == 200
+    ends = {"every": "PT1M", "starts_at": "9999-12-31T23:00:00Z", "timezone": "Pacific/Apia"}
+    every = world.send("POST", "/v1/preview", {"type": "recurring"} | ends)
+    assert every.json()["fires"][0]["local"] == "9999-12-31T23:00:00+00:00"

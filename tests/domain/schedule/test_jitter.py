@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from domain.instant import LAST
 from domain.schedule.jitter import due_at, jitter_ms
 
 
@@ -44,3 +45,7 @@ def test_jitter_keeps_the_order_of_slots(nominal: int, one: int, two: int, jitte
     first = due_at(nominal, nominal + one, jitter)
     second = due_at(nominal + one, nominal + one + two, jitter)
     assert first <= second
+
+
+def test_no_jitter_leads_beyond_the_last_instant_that_has_a_text() -> None:
+    assert due_at(LAST - 1, None, 5_000) == LAST

@@ -2,7 +2,7 @@
 
 import pytest
 
-from domain.schedule import rrule
+from domain.schedule import recurrence, rrule
 from domain.schedule.schedule import Refused, RRule, parse_rrule, plan, warnings
 from tests.domain.schedule.instants import ms, texts
 
@@ -197,3 +197,29 @@ def test_a_rule_that_meets_a_clock_change_is_said() -> None:
     assert warnings(rule("FREQ=HOURLY", "2026-01-01T05:00:00Z", zone), at) == ()
     night = warnings(rule("FREQ=HOURLY;BYHOUR=1,2", "2026-01-01T05:00:00Z", zone), at)
     assert [said.split(" ")[0] for said in night] == ["no", "01:00"]
+
+
+def test_a_rule_with_a_count_and_positions_is_compiled_with_one_look_at_each_period(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[int] = []
+    positions = recurrence.Recurrence._positions
+
+    def counted(self: recurrence.Recurrence, first: int, length: int) -> list[int]:
+        looks.append(first)
+        return positions(self, first, length)
+
+    monkeypatch.setattr(recurrence.Recurrence, "_positions", counted)
+    spec = rule("FREQ=YEARLY;BYDAY=MO,TU;BYHOUR=1,2;BYMINUTE=3,4;BYSETPOS=1;COUNT=300")
+    plan(spec)
+    warnings(spec, ms("2026-01-01T00:00:00Z"))
+    assert len(looks) < 300 + 100
+
+
+def test_a_count_ends_at_the_same_date_whether_positions_choose_it_or_not() -> None:
+    by_position = plan(rule("FREQ=MONTHLY;BYDAY=MO,TU;BYSETPOS=-1,1;COUNT=7"))
+    dates_of = texts(by_position, ms("2026-01-01T00:00:00Z"), 7)
+    assert dates_of == texts(
+        plan(rule("FREQ=MONTHLY;BYDAY=MO,TU;BYSETPOS=-1,1")), ms("2026-01-01T00:00:00Z"), 7
+    )
+    assert by_position.next_after(ms(dates_of[-1])) is None

@@ -2,6 +2,7 @@
 
 import pytest
 
+from domain.instant import LAST, rfc3339
 from domain.schedule.schedule import Cron, Every, OneTime, parse_cron, parse_every
 from domain.schedule.telling import description, local_text
 
@@ -53,3 +54,10 @@ def test_a_text_of_another_dialect_is_said_as_it_is() -> None:
 def test_an_instant_is_shown_as_the_clock_of_the_zone_shows_it() -> None:
     spec = Cron("", "", "America/St_Johns")
     assert local_text(spec, 1_767_225_600_500) == "2025-12-31T20:30:00.500-03:30"
+
+
+def test_an_instant_whose_clock_shows_the_year_10000_is_said_in_utc() -> None:
+    every = parse_every("PT1M", None, "Pacific/Apia")
+    assert isinstance(every, Every)
+    assert local_text(every, LAST) == "9999-12-31T23:59:59.999+00:00"
+    assert rfc3339(LAST + 1) == rfc3339(LAST)

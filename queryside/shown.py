@@ -24,7 +24,8 @@ Instant = Annotated[str, Meta(description="RFC 3339, UTC, milliseconds")]
 class Pause(msgspec.Struct):
     """Since when and why a job is paused.
 
-    `cause`: request, gone (the target answered 410), or schedule_error (nothing says what is next).
+    `cause`: request, gone (the target answered 410), failures (too many in a row), or
+    schedule_error (nothing says what is next).
     """
 
     at: Instant

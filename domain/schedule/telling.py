@@ -11,6 +11,11 @@ from domain.schedule.spec import Cron, Every, OneTime, RRule, ScheduleSpec, Unio
 
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - local time, which has no zone of its own
 _PLAIN: Final = re.compile(r"[0-9*,/-]+(?: [0-9*,/-]+){4}")
+_SECONDS: Final = ("quartz", "aws", "spring")
+_SECONDS_FIELDS: Final = ("second", "minute", "hour", "day", "month", "weekday")
+_NUMBER: Final = re.compile(r"(?<![/0-9])[0-9]+")
+"""A number of a field that is not a step."""
+_WHOLE_HOUR: Final = "0-59/"
 _WEEKDAYS: Final = (
     *("Sunday", "Monday", "Tuesday", "Wednesday"),
     *("Thursday", "Friday", "Saturday", "Sunday"),
@@ -56,13 +61,32 @@ def local_text(spec: ScheduleSpec, at: int) -> str:
 
 
 def _cron(spec: Cron) -> str:
-    if not _PLAIN.fullmatch(spec.text):
-        return f"{spec.dialect} cron {spec.typed!r}"
-    minute, hour, day, month, weekday = spec.text.split(" ")
+    plain = _five_fields(spec)
+    if not _PLAIN.fullmatch(plain):
+        kind = "calendar event" if spec.dialect == "systemd" else "cron"
+        return f"{spec.dialect} {kind} {spec.typed!r}"
+    minute, hour, day, month, weekday = plain.split(" ")
     words = [_time(minute, hour), _days(day, weekday)]
     if month != "*":
         words.append(f"in {_values(month, 'month', MONTHS, 1)}")
     return ", ".join(word for word in words if word)
+
+
+def _five_fields(spec: Cron) -> str:
+    """Return the classic fields that mean the same; where none do, what are not five."""
+    fields = re.sub(r"(?<= )[?](?= |$)", "*", spec.text).split(" ")
+    if spec.dialect == "aws":
+        fields = ["0", *fields[:-1]] if fields[-1] == "*" else []  # its last field is a year
+    if spec.dialect in _SECONDS and len(fields) == len(_SECONDS_FIELDS) and fields[0] == "0":
+        _, minute, hour, day, month, weekday = fields
+        if "*" not in (day, weekday):
+            return ""  # both must match, which the classic fields cannot say
+        if spec.dialect != "spring":
+            weekday = _NUMBER.sub(lambda found: str(int(found[0]) - 1), weekday)
+        fields = [minute, hour, day, month, weekday]
+    if fields and fields[0].startswith(_WHOLE_HOUR):
+        fields[0] = "*" + fields[0].removeprefix(_WHOLE_HOUR[:-1])
+    return " ".join(fields)
 
 
 def _time(minute: str, hour: str) -> str:

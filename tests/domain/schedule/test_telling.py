@@ -45,6 +45,42 @@ def test_one_instant_is_said_in_words() -> None:
     assert description(OneTime(0)) == "once, at 1970-01-01T00:00:00.000Z"
 
 
+@pytest.mark.parametrize(
+    ("dialect", "text", "said"),
+    [
+        ("quartz", "0 0 9 ? * MON-FRI", "at 09:00, on Monday to Friday, in UTC"),
+        ("quartz", "0 0/15 * ? * 1,7 *", "every 15 minutes, on Sunday and Saturday, in UTC"),
+        ("quartz", "0 0 9 ? * 2-7/2", "at 09:00, on every 2. of Monday to Saturday, in UTC"),
+        ("aws", "cron(30 9 1 JAN ? *)", "at 09:30, on day 1 of the month, in January, in UTC"),
+        ("aws", "0 9 ? * 2 *", "at 09:00, on Monday, in UTC"),
+        ("spring", "0 0 9 * * 1", "at 09:00, on Monday, in UTC"),
+        ("k8s", "0/20 9 ? * 0", "every 20 minutes of hour 9, on Sunday, in UTC"),
+    ],
+)
+def test_a_text_of_another_dialect_that_five_fields_could_say_is_said_in_words(
+    dialect: str, text: str, said: str
+) -> None:
+    spec = parse_cron(text, "UTC", dialect=dialect)
+    assert isinstance(spec, Cron)
+    assert description(spec) == said
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text"),
+    [
+        ("quartz", "30 0 9 ? * 2"),
+        ("quartz", "0 0 9 ? * 2 2030"),
+        ("aws", "0 9 ? * 2 2030"),
+        ("aws", "0 9 ? * 2#1 *"),
+        ("spring", "0 0 9 1 * 1"),
+    ],
+)
+def test_what_five_fields_cannot_say_is_shown_as_it_was_typed(dialect: str, text: str) -> None:
+    spec = parse_cron(text, "UTC", dialect=dialect)
+    assert isinstance(spec, Cron)
+    assert description(spec) == f"{dialect} cron {text!r}, in UTC"
+
+
 def test_a_text_of_another_dialect_is_said_as_it_is() -> None:
     assert description(Cron("0 0 9 ? * 2L", "0 0 9 ? * 2L", "UTC", "quartz")) == (
         "quartz cron '0 0 9 ? * 2L', in UTC"

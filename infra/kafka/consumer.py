@@ -136,12 +136,18 @@ class ChunkConsumer:
         """End the client without leaving the group; the session's timeout takes it out.
 
         Leaving while the group forms makes the embedded broker keep a leader that never answers,
-        and nobody ever joins again; a client that is thrown away may be in any state.
+        and nobody ever joins again; a client that is thrown away may be in any state. Takes as long
+        as the broker is silent, and for ever where partitions are assigned just now: for a thread
+        that nobody waits for.
         """
-        del self._consumer  # its end, and that may take as long as the broker is silent
+        for _ in range(POLL_MAX):
+            # An assignment that nobody has taken would keep the client from its end.
+            if self._consumer.poll(0) is None:
+                break
+        del self._consumer  # its end
 
-    def close(self) -> None:
-        """Commit what is done and leave the group, if we are in it."""
+    def close(self) -> bool:
+        """Commit what is done and leave the group; False, and nothing, where we are not in it."""
         offsets = self._positions()
         if offsets:
             try:
@@ -149,12 +155,12 @@ class ChunkConsumer:
             except KafkaException:
                 self._telemetry.count("queue_consumer_errors")
         if not self._holdings:
-            self.discard()
-            return
+            return False
         try:
             self._consumer.close()
         except KafkaException:
             self._telemetry.count("queue_consumer_errors")
+        return True
 
     def _received(self, message: Message) -> Delivery | None:
         error = message.error()

@@ -136,8 +136,8 @@ class KafkaReadyQueue:
         """Send what is on its way, commit, leave the group and close."""
         if self._producer:
             self._producer.flush(FLUSH_TIMEOUT_S)
-        if self._consumer:
-            self._consumer.close()
+        if self._consumer and not self._consumer.close():
+            self._retire(self._consumer.discard)
         self._producer = self._consumer = None
         self._watch.close()
 

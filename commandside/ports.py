@@ -34,6 +34,10 @@ class Unavailable(domain.ports.Unavailable):
     """The engine behind a port cannot be reached; nothing is known to have happened."""
 
 
+class Resting(Unavailable):
+    """This process decides nothing just now; why is for whoever asks, and names no engine."""
+
+
 class Tick(msgspec.Struct, frozen=True, gc=False):
     """The time a role is run with.
 

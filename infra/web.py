@@ -24,7 +24,7 @@ from commandside.command_port import CommandLog, Keys
 from commandside.definition import Bounds, Definitions
 from commandside.jobs import Jobs
 from commandside.keys import KeyRing
-from commandside.ports import KeyGone, NewId, Vault
+from commandside.ports import KeyGone, NewId, Resting, Vault
 from commandside.preview import Previews
 from domain.opaque import POSITION, Seal
 from domain.ports import Unavailable
@@ -206,6 +206,8 @@ def _said(problem: Problem, scope: Scope) -> bytes:
 def _as_problem(error: Exception) -> Problem:
     if isinstance(error, Problem):
         return error
+    if isinstance(error, Resting):
+        return Problem("unavailable", str(error))
     if isinstance(error, Unavailable):
         return Problem("unavailable", "an engine cannot be reached; try again")
     if isinstance(error, HTTPException) and error.status_code < 500:  # noqa: PLR2004 - a client's

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Final
 
-from commandside.ports import Tick, Unavailable
+from commandside.ports import Resting, Tick
 from domain.schedule import zone
 from infra import clock, lifecycle
 from infra.faults import NoFaults, SuicideAt, fault_point
@@ -104,7 +104,7 @@ class Process:
     def now(self) -> int:
         """Return the database clock, ms; raises Unavailable while it is in doubt."""
         if self.doubt:
-            raise Unavailable(self.doubt)
+            raise Resting(self.doubt)
         return self.keeper.clock.now()
 
     def unavailable(self, detail: str) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from commandside.ports import Unavailable
+from commandside.ports import Resting, Unavailable
 from tests.api.world import JOB, Away, World
 
 
@@ -128,6 +128,17 @@ def test_a_log_that_cannot_be_reached_is_503_with_retry_after(world: World, meth
     assert found.status_code == 503
     assert found.headers["retry-after"] == "1"
     assert found.json()["type"] == "/problems/unavailable"
+
+
+def test_a_process_that_rests_says_why(world: World) -> None:
+    async def resting(kid: str) -> Any:
+        raise Resting("this node has other zone data")
+
+    world.keys.find = resting  # type: ignore[method-assign]  # anything that decides
+    found = world.send("POST", "/v1/jobs", JOB)
+    assert found.status_code == 503
+    assert found.json()["detail"] == "this node has other zone data"
+    assert world.stored() == 0
 
 
 def test_a_key_store_that_cannot_be_reached_lets_nobody_in(world: World) -> None:

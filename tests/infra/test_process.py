@@ -47,8 +47,11 @@ def test_a_role_that_rests_is_not_woken_by_what_it_does_not_read(
     near, far = socket.socketpair()
     with near, far:
         far.send(b"x")
-        keeper = SimpleNamespace(clock=SimpleNamespace(trusted=False), tick=tick)
-        process = cast("Process", SimpleNamespace(keeper=keeper, unavailable=lambda _: None))
+        keeper = SimpleNamespace(tick=tick)
+        process = cast(
+            "Process",
+            SimpleNamespace(keeper=keeper, doubt="jumped", unavailable=lambda _: None),
+        )
         sockets: Any = lambda: ([near.fileno()], [])  # noqa: E731 - a socket, always readable
         assert loop(process, Resting(), sockets) == 0
         assert near.fileno() not in waits[0]

@@ -35,18 +35,10 @@ def schedule(spec: ScheduleSpec) -> dict[str, Any]:
             if spec.dialect != "vixie":
                 shown["dialect"] = spec.dialect
             return shown | _dst(spec)
-        case Every():
+        case Every() | RRule():
             shown = {
                 "type": "recurring",
-                "every": spec.typed,
-                "anchor": rfc3339(spec.anchor),
-                "timezone": spec.zone,
-            }
-            return shown | _dst(spec)
-        case RRule():
-            shown = {
-                "type": "recurring",
-                "rrule": spec.typed,
+                "every" if isinstance(spec, Every) else "rrule": spec.typed,
                 "anchor": rfc3339(spec.anchor),
                 "timezone": spec.zone,
             }

@@ -64,6 +64,14 @@ def first_link(draft: Draft, after: int, at: int) -> chain.Link | chain.End:
     return slots.once(after, at) if job.facts.spec.is_one_time else slots.first_after(after)
 
 
+def supersede(draft: Draft, run: rs.Ready, link: chain.Link | chain.End, at: int) -> None:
+    """Withdraw an occurrence still to come whose slot is another now, and plan that one."""
+    facts = run.facts
+    of = re.Occurrence(facts.job_id, facts.tenant_id, facts.kind, facts.nominal, facts.due_at, 0)
+    draft.on_run(facts.run_id, run, re.Withdrawn(at, re.SUPERSEDED, of))
+    plan_next(draft, link, at, at)
+
+
 def skipped(facts: rs.Facts, at: int, verdict: str) -> re.Skipped:
     """Return the verdict of an occurrence that has a stream of its own."""
     return re.Skipped(

@@ -13,8 +13,7 @@ from domain.envelope import Decision
 from domain.instant import HOUR
 from domain.job import events as e
 from domain.job import state as s
-from domain.job.planning import first_link, plan_next, settle
-from domain.run import events as re
+from domain.job.planning import first_link, settle, supersede
 from domain.run import state as rs
 
 JUMP_MS: Final = 3 * HOUR
@@ -54,12 +53,7 @@ def replan(
         )
     )
     if waits is not None:
-        facts = waits.facts
-        of = re.Occurrence(
-            facts.job_id, facts.tenant_id, facts.kind, facts.nominal, facts.due_at, 0
-        )
-        draft.on_run(facts.run_id, waits, re.Withdrawn(at, re.SUPERSEDED, of))
-        plan_next(draft, first_link(draft, at, at), at, at)
+        supersede(draft, waits, link, at)
     return draft.decision(runs)
 
 

@@ -6,7 +6,7 @@ from domain.envelope import Decision, Rejected
 from domain.job import events as e
 from domain.job import state as s
 from domain.job.command import By, Outcome, absent
-from domain.job.planning import Settled, first_link, plan_next, settle, skipped
+from domain.job.planning import Settled, first_link, plan_next, settle, skipped, supersede
 from domain.run import events as re
 from domain.run import state as rs
 from domain.run.planning import again
@@ -95,11 +95,7 @@ class _Revision:
         if run is self.frontier and facts.nominal > self.at:
             link = self._slot_of_frontier(facts)
             if not isinstance(link, chain.Link) or link.nominal != facts.nominal:
-                of = re.Occurrence(
-                    facts.job_id, facts.tenant_id, facts.kind, facts.nominal, facts.due_at, 0
-                )
-                self.draft.on_run(facts.run_id, run, re.Withdrawn(self.at, re.SUPERSEDED, of))
-                plan_next(self.draft, link, self.at, self.at)
+                supersede(self.draft, run, link, self.at)
                 return
             due_at = link.due_at
         event = again(job, facts, due_at, self.at, cause="revised")

@@ -10,14 +10,11 @@ from typing import Final
 from domain import chain
 from domain.draft import Draft
 from domain.envelope import Decision
-from domain.instant import HOUR
 from domain.job import events as e
 from domain.job import state as s
 from domain.job.planning import first_link, settle, supersede
 from domain.run import state as rs
 
-JUMP_MS: Final = 3 * HOUR
-"""The most that data move a slot by; what is further away is another slot."""
 ZONES: Final = "zones"
 """Cause of a change that new zone data bring."""
 
@@ -39,7 +36,7 @@ def replan(
     link = first_link(draft, at, at)
     if isinstance(link, chain.Link) and _same(link, run.facts, waits):
         return None
-    if waits is not None and _has_passed(job, waits.facts, at):
+    if waits is not None and _has_passed(job, waits.facts, link, at):
         return None
     settled = settle(job, runs, at)
     draft.on_job(
@@ -57,13 +54,15 @@ def replan(
     return draft.decision(runs)
 
 
-def _has_passed(job: s.JobState, facts: rs.Facts, at: int) -> bool:
-    """Tell whether the slot that this occurrence stands for lies in the past by now.
+def _has_passed(job: s.JobState, facts: rs.Facts, link: chain.Link | chain.End, at: int) -> bool:
+    """Tell whether the slot that this occurrence stands for, the nearest, lies in the past by now.
 
     Planned anew it would be lost, so it stays and fires at the instant that it was promised for.
     """
     slot = chain.Chain(facts.job_id, job.facts.spec).plan.last_until(at)
-    return slot is not None and facts.nominal - slot <= JUMP_MS
+    if slot is None:
+        return False
+    return isinstance(link, chain.End) or facts.nominal - slot <= abs(link.nominal - facts.nominal)
 
 
 def _same(link: chain.Link, facts: rs.Facts, waits: rs.Ready | None) -> bool:

@@ -135,6 +135,18 @@ def test_a_one_time_job_has_an_instant_and_no_zone(berlin_moves: None) -> None:
     assert apply(desk) is None
 
 
+def test_a_slot_that_has_fired_before_does_not_keep_the_next_one_in_its_old_place(
+    request: pytest.FixtureRequest,
+) -> None:
+    often = parse_cron("30 */2 * * *", "Europe/Berlin")
+    assert isinstance(often, Cron)
+    desk = defined(spec(often))
+    before = planned(desk)
+    request.getfixturevalue("berlin_moves")
+    assert apply(desk) is not None
+    assert planned(desk) == before - HOUR
+
+
 def test_an_occurrence_whose_slot_is_past_by_the_new_data_fires_when_it_was_promised(
     waiting: Desk, berlin_moves: None
 ) -> None:

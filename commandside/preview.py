@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from commandside.definition import Definitions
+from commandside.language import FIELD, Teller, language_of, told
 from commandside.replies import Instant
 from domain.ids import job_id_of_key
 from domain.instant import DAY, LAST, rfc3339
@@ -21,14 +22,14 @@ from domain.schedule.jitter import due_at, jitter_ms
 from domain.schedule.once import read_instant
 from domain.schedule.schedule import Plan, ScheduleBreach, ScheduleSpec, between, passed
 from domain.schedule.schedule import warnings as warnings_of
-from domain.schedule.telling import description, local_text, zone_of
+from domain.schedule.telling import local_text, zone_of
 from domain.tenant import Caller
 
 COUNT: Final = 5
 COUNT_MAX: Final = 100
 COUNTED_MAX: Final = 1_440
 """Fires of the next 24 h are counted up to here."""
-FIELDS: Final = ("count", "after")
+FIELDS: Final = ("count", "after", FIELD)
 """What a preview takes beside a definition."""
 
 
@@ -45,6 +46,9 @@ class Preview(msgspec.Struct, kw_only=True):
     """What a definition would do if it were stored now."""
 
     description: Annotated[str, Meta(description="the schedule in plain words")]
+    description_language: Annotated[
+        str, Meta(description="of the description; en where it cannot be said in the one asked for")
+    ]
     timezone: str
     zone_data: Annotated[str, Meta(description="version of the zone data that this follows from")]
     fires: list[Fire]
@@ -57,15 +61,22 @@ class Preview(msgspec.Struct, kw_only=True):
 class Previews:
     """Answers previews under an operator's bounds."""
 
-    def __init__(self, definitions: Definitions, now: Callable[[], int]) -> None:
+    def __init__(self, definitions: Definitions, teller: Teller, now: Callable[[], int]) -> None:
         """`now` is ms of the database clock as estimated."""
         self._definitions = definitions
+        self._teller = teller
         self._now = now
 
-    def preview(self, caller: Caller, body: Mapping[str, Any], payload: bytes | None) -> Preview:
-        """Return the fires of a definition, which may lack its target; raises Problem."""
+    def preview(
+        self, caller: Caller, body: Mapping[str, Any], payload: bytes | None, accepts: str = ""
+    ) -> Preview:
+        """Return the fires of a definition, which may lack its target; raises Problem.
+
+        `accepts` is the client's Accept-Language.
+        """
         at = self._now()
         count, after = _asked(body, at)
+        language = language_of(body, accepts, self._teller)
         rest = {name: value for name, value in body.items() if name not in FIELDS}
         asked = self._definitions.outline(rest, payload, at)
         values = asked.values
@@ -81,8 +92,10 @@ class Previews:
         except ScheduleBreach as breach:
             raise invalid((Refused("", f"a fire cannot be worked out: {breach}"),)) from breach
         in_a_day = counted[2] if counted else 0
+        said, language = told(self._teller, schedule, language)
         return Preview(
-            description=description(schedule),
+            description=said,
+            description_language=language,
             timezone=zone_of(schedule),
             zone_data=zone.VERSION,
             fires=[

@@ -95,6 +95,8 @@ def _parameters(path: str, opt: dict[str, Any]) -> Iterable[dict[str, Any]]:
         yield {"name": name, "in": "query", "schema": schema}
     if opt.get("keyed"):
         yield _header("Idempotency-Key", "the same key and body: the same answer, one effect")
+    if opt.get("spoken"):
+        yield _header("Accept-Language", "languages for what is told in words")
     if opt.get("versioned"):
         yield _header("If-Match", "the ETag that the job must have")
 

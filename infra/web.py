@@ -32,6 +32,7 @@ from domain.problem import PARAMETER, Problem, invalid
 from domain.refusal import Refused
 from domain.schedule import zone
 from domain.tenant import Caller
+from infra.languages.descriptor import CronTeller
 from infra.openapi import document
 from infra.vault import pepper
 from queryside.queries import Queries, Views
@@ -104,7 +105,8 @@ def build_app(
             positions=positions,
             zone_data=zone.VERSION,
         )
-        routes += commandside.api.routes.handlers(jobs, Previews(definitions, ports.now), _report)
+        previews = Previews(definitions, CronTeller(), ports.now)
+        routes += commandside.api.routes.handlers(jobs, previews, _report)
     page = _ENCODE(document(routes))
 
     @get("/openapi.json", opt={"scope": _OPEN, "query": {}})

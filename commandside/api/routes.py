@@ -68,11 +68,14 @@ def _preview(previews: Previews) -> HTTPRouteHandler:
             schema.PREVIEW,
             scope=JOBS_READ,
             answers={200: Preview},
+            spoken=True,
         ),
     )
     async def preview(request: HttpRequest) -> ASGIResponse:
         expect(request, JSON)
-        found = previews.preview(request.user, *read_job(await body_of(request)))
+        body, payload = read_job(await body_of(request))
+        accepts = request.headers.get("accept-language", "")
+        found = previews.preview(request.user, body, payload, accepts)
         return ASGIResponse(body=_ENCODE(found), media_type="application/json")
 
     return preview

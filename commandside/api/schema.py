@@ -171,6 +171,7 @@ PREVIEW: Final = _object(
         **_FIELDS,
         "count": {"type": "integer", "minimum": 1, "maximum": COUNT_MAX, "default": COUNT},
         "after": _text("RFC 3339: fires after it; default now", maxLength=40),
+        "language": _text("of the description, such as de; default: as Accept-Language says"),
     },
     "type",
     description="a definition, of which all but its schedule may be left out",

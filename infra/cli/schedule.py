@@ -4,18 +4,21 @@ import argparse
 import sys
 from typing import Any, Final
 
+from commandside.language import ENGLISH, known, told
 from commandside.when import read_recurring
 from domain.refusal import Refused
 from domain.schedule import zone
 from domain.schedule.cron import DIALECTS
 from domain.schedule.once import read_instant
 from domain.schedule.schedule import ScheduleSpec, plan, warnings
-from domain.schedule.telling import description, local_text
+from domain.schedule.telling import local_text
 from infra.cli.schedule_lines import COUNT, COUNT_MAX, answer_lines, instant_text
 from infra.clock import wall_ms
+from infra.languages.descriptor import CronTeller
 
 REFUSED: Final = 1
 _MIN_INTERVAL_S: Final = 60
+_TELLER: Final = CronTeller()
 
 
 def main(typed: list[str]) -> int:
@@ -35,9 +38,9 @@ def main(typed: list[str]) -> int:
     if words.action == "next":
         _list(spec, after, words.count)
     elif words.action == "explain":
-        _explain(spec, after, words.count)
+        _explain(spec, after, words)
     else:
-        print(f"{description(spec)} (zone data {zone.VERSION})")
+        print(f"{told(_TELLER, spec, words.language)[0]} (zone data {zone.VERSION})")
     return 0
 
 
@@ -66,6 +69,12 @@ def _schedule_words(action: argparse.ArgumentParser) -> None:
     )
     action.add_argument("--gap", metavar="WORD", help="where the clock goes forward: next, skip")
     action.add_argument("--fold", metavar="WORD", help="where it goes back: first, last, both")
+    action.add_argument(
+        "--language",
+        type=_language,
+        default=ENGLISH,
+        help=f"of the sentences: {', '.join(_TELLER.languages)}; default: %(default)s",
+    )
     action.add_argument("--after", metavar="INSTANT", help="RFC 3339; default: now")
     action.add_argument("--count", type=_count, default=COUNT, help="default: %(default)s")
     action.add_argument(
@@ -82,6 +91,13 @@ def _count(text: str) -> int:
     if not 1 <= count <= COUNT_MAX:
         raise argparse.ArgumentTypeError(f"a whole number from 1 to {COUNT_MAX}")
     return count
+
+
+def _language(text: str) -> str:
+    found = known(text, _TELLER)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(_TELLER.languages)}")
+    return found
 
 
 def _body(words: argparse.Namespace) -> dict[str, Any]:
@@ -107,8 +123,8 @@ def _list(spec: ScheduleSpec, after: int, count: int) -> None:
         slot, count = slots.next_after(slot), count - 1
 
 
-def _explain(spec: ScheduleSpec, after: int, count: int) -> None:
-    print(description(spec))
+def _explain(spec: ScheduleSpec, after: int, words: argparse.Namespace) -> None:
+    print(told(_TELLER, spec, words.language)[0])
     for sentence in warnings(spec, after):
         print(f"- {sentence}")
-    _list(spec, after, count)
+    _list(spec, after, words.count)

@@ -58,7 +58,7 @@ def test_a_spread_ends_half_way_to_the_next_fire(world: World) -> None:
 
 def test_words_and_warnings_say_what_it_does(world: World) -> None:
     said = preview(world, schedule="0 9 1 * 1")
-    assert said["description"].startswith("at 09:00, on day 1 of the month and on Monday")
+    assert said["description"].startswith("At 09:00, on day 1 of the month, or on Monday")
     assert "the day fields are ORed" in said["warnings"][0]
     assert said["zone_data"]
 
@@ -106,6 +106,8 @@ def test_no_more_fires_are_listed_than_the_job_may_have(world: World) -> None:
         ({"target": {"kind": "http", "url": "ftp://x"}}, "/target/url"),
         ({"jitter_s": -1}, "/jitter_s"),
         ({"colour": "red"}, "/colour"),
+        ({"language": "tlh"}, "/language"),
+        ({"language": 5}, "/language"),
         ({"key": 5}, "/key"),
     ],
 )
@@ -115,6 +117,34 @@ def test_a_preview_refuses_what_a_definition_would(
     found = world.send("POST", "/v1/preview", DAILY | more)
     assert found.status_code == 422
     assert [reason["pointer"] for reason in found.json()["errors"]] == [pointer]
+
+
+def test_the_description_is_in_the_language_that_is_asked_for(world: World) -> None:
+    named = preview(world, language="de-AT")
+    assert named["description"] == "Um 02:30 (America/New_York)"
+    assert named["description_language"] == "de"
+    rule = {"rrule": "FREQ=DAILY", "language": "de", "timezone": "UTC", "type": "recurring"}
+    found = world.send("POST", "/v1/preview", rule).json()
+    assert found["description"].startswith("by the rule FREQ=DAILY")
+    assert found["description_language"] == "en"
+
+
+@pytest.mark.parametrize(
+    ("accepts", "language"),
+    [
+        ("fr-CA, de;q=0.9, en;q=0.8", "fr"),
+        ("de;q=0.5, nl;q=0.7", "nl"),
+        ("xx, zh-Hant-HK", "zh-TW"),
+        ("de;q=0, *", "en"),
+        ("no", "nb"),
+        ("?;;q=x,,", "en"),
+    ],
+)
+def test_the_description_is_in_a_language_that_the_client_accepts(
+    world: World, accepts: str, language: str
+) -> None:
+    found = world.send("POST", "/v1/preview", DAILY, accept_language=accepts)
+    assert found.json()["description_language"] == language
 
 
 def test_a_key_that_reads_jobs_may_preview(world: World) -> None:

@@ -185,8 +185,16 @@ def test_explain_says_what_a_schedule_does_and_what_may_surprise(
 ) -> None:
     assert main(["schedule", "explain", "0 9 1 * 1", "--count", "1"]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[0] == "at 09:00, on day 1 of the month and on Monday, in UTC"
+    assert said[0] == "At 09:00, on day 1 of the month, or on Monday, in UTC"
     assert "the day fields are ORed" in said[1]
+
+
+def test_explain_speaks_the_language_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schedule", "explain", "0 9 * * 1", "--language", "de"]) == 0
+    assert capsys.readouterr().out.startswith("Um 09:00, nur am Montag (UTC)\n")
+    with pytest.raises(SystemExit):
+        main(["schedule", "explain", "0 9 * * 1", "--language", "tlh"])
+    assert "one of da, de, en" in capsys.readouterr().err
 
 
 def test_check_says_what_is_wrong_and_fails(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,8 @@ from domain.ids import RUN, text
 from domain.instant import rfc3339
 from domain.job import state as s
 from domain.run import state as rs
+from domain.schedule.excluding import without
+from domain.schedule.exclusion import Exclusion
 from domain.schedule.schedule import OneTime, Plan, ScheduleBreach, ScheduleSpec, between
 
 SHOWN: Final = 5
@@ -70,15 +72,22 @@ def following(facts: s.Facts, first: int) -> list[str]:
     """Return up to SHOWN occurrences of a job from `first` on (nominal, ms), as text."""
     spec = facts.spec
     try:
-        found = list(_following(spec.schedule, first, spec.ends_at))
+        found = list(_following(spec.schedule, first, spec.ends_at, spec.exclusions))
     except ScheduleBreach:
         return []
     return found[: spec.max_runs - facts.begun] if spec.max_runs else found
 
 
 @lru_cache(_KEPT)
-def _following(schedule: ScheduleSpec, first: int, ends_at: int) -> tuple[str, ...]:
-    return tuple(map(rfc3339, islice(_slots(between(schedule, first, ends_at), first), SHOWN)))
+def _following(
+    schedule: ScheduleSpec, first: int, ends_at: int, exclusions: tuple[Exclusion, ...]
+) -> tuple[str, ...]:
+    slots = (
+        without(schedule, first, ends_at, exclusions)
+        if exclusions
+        else between(schedule, first, ends_at)
+    )
+    return tuple(map(rfc3339, islice(_slots(slots, first), SHOWN)))
 
 
 def _slots(slots: Plan, first: int) -> Iterator[int]:

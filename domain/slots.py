@@ -8,6 +8,7 @@ import msgspec
 
 from domain.job.events import JobSpec
 from domain.run import events as e
+from domain.schedule.excluding import without
 from domain.schedule.jitter import due_at, jitter_ms
 from domain.schedule.schedule import COUNT_LIMIT, Plan, between, passed, plan
 
@@ -31,7 +32,9 @@ class End(msgspec.Struct, frozen=True, gc=False):
 
 
 def slots_of(spec: JobSpec) -> Plan:
-    """Return the slots of a job: those of its schedule from `starts_at` to `ends_at`."""
+    """Return the slots of a job: those of its schedule, in its span, that are not excluded."""
+    if spec.exclusions:
+        return without(spec.schedule, spec.starts_at, spec.ends_at, spec.exclusions)
     if spec.starts_at or spec.ends_at:
         return between(spec.schedule, spec.starts_at, spec.ends_at)
     return plan(spec.schedule)

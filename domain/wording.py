@@ -108,6 +108,8 @@ def spec(job: e.JobSpec) -> dict[str, Any]:
             shown[name] = rfc3339(instant)
     if job.max_runs:
         shown["max_runs"] = job.max_runs
+    if job.exclude:
+        shown["exclude"] = list(job.exclude)
     shown["target"] = target(job.target)
     shown["retry"] = retry(job.retry)
     shown["timeout_s"] = seconds(job.timeout_ms)

@@ -16,7 +16,7 @@ from domain.job import events as e
 from domain.job import state as s
 from domain.job.command import By, NewJob, Outcome, absent, wrong_state
 from domain.job.planning import first_link, plan_next, settle
-from domain.job.replan import replan
+from domain.job.replan import exclude, replan
 from domain.job.resume import resume
 from domain.job.revise import revise
 from domain.run import events as re
@@ -31,6 +31,7 @@ __all__ = [
     "Outcome",
     "cancel",
     "define",
+    "exclude",
     "pause",
     "replan",
     "resume",

@@ -8,6 +8,7 @@ import msgspec
 
 from domain.retry import RetryPolicy
 from domain.run.events import CatchUp, Passed
+from domain.schedule.exclusion import Exclusion
 from domain.schedule.schedule import OneTime, ScheduleSpec
 from domain.target import Target
 
@@ -52,11 +53,13 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
     exclude: tuple[str, ...] = ()
     pause_after: int = 0
     """Links that end dead in a row before the job is paused."""
+    exclusions: tuple[Exclusion, ...] = ()
+    """The calendars of `exclude` in the version that is in force, in the same order."""
 
     @property
-    def slots(self) -> tuple[ScheduleSpec, int, int, int]:
+    def slots(self) -> tuple[ScheduleSpec, int, int, int, tuple[Exclusion, ...]]:
         """All that says which slots there are: a change of it plans anew."""
-        return self.schedule, self.starts_at, self.ends_at, self.max_runs
+        return self.schedule, self.starts_at, self.ends_at, self.max_runs, self.exclusions
 
     @property
     def is_one_time(self) -> bool:
@@ -162,7 +165,10 @@ class RunRequested(Event, frozen=True, tag=7):
 
 
 class Replanned(Event, frozen=True, tag=8):
-    """A calendar, zone data or the cron engine changed; the open occurrence was planned again."""
+    """A calendar, zone data or the cron engine changed; the open occurrence was planned again.
+
+    `exclusions` are those from now on, where it was a calendar.
+    """
 
     at: int
     cursor: int
@@ -170,6 +176,7 @@ class Replanned(Event, frozen=True, tag=8):
     cause: str
     passed: tuple[Passed, ...] = ()
     tenant_id: bytes = b""
+    exclusions: tuple[Exclusion, ...] = ()
 
 
 class CatchUpClosed(Event, frozen=True, tag=9):

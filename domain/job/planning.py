@@ -2,7 +2,7 @@
 
 import msgspec
 
-from domain import chain
+from domain import blackout, chain
 from domain.draft import Draft
 from domain.job import events as e
 from domain.job import state as s
@@ -25,10 +25,16 @@ def settle(job: s.JobState, runs: tuple[rs.OpenRun, ...], at: int) -> Settled:
     cancelling a future frontier takes the cursor back to `at`: its slot has no verdict any more.
     A catch-up is closed, which its cursor not being after the job's says from then on.
     """
-    held = chain.held(job, runs)
     cursor = chain.cursor_of(job, runs)
     if isinstance(job, s.Finished):
         return Settled(max(cursor, at))
+    settled = _settled(job, runs, cursor, at)
+    gone = excluded(job, runs, settled.cursor)
+    return Settled(settled.cursor, settled.passed + gone)
+
+
+def _settled(job: s.JobState, runs: tuple[rs.OpenRun, ...], cursor: int, at: int) -> Settled:
+    held = chain.held(job, runs)
     waits = held or chain.frontier(job, runs)
     if job.facts.spec.is_one_time:
         return Settled(min(cursor, at) if waits else cursor)
@@ -36,6 +42,20 @@ def settle(job: s.JobState, runs: tuple[rs.OpenRun, ...], at: int) -> Settled:
     spans = chain.settle(job, cursor, at, since, held.facts.nominal if held else None)
     least = owed.cursor if owed else at
     return Settled(max(at, least) if waits else max(cursor, at), chain.judged(job, spans, owed))
+
+
+def excluded(job: s.JobState, runs: tuple[rs.OpenRun, ...], until: int) -> tuple[re.Passed, ...]:
+    """Return the verdicts of the excluded slots up to `until` that have none yet."""
+    head = job.facts
+    if not head.spec.exclusions:
+        return ()
+    slots = chain.Chain(head.job_id, head.spec)
+    open_link: rs.OpenRun | None = chain.held(job, runs) or chain.frontier(job, runs)
+    if open_link is None and not head.spec.plans_at_lease:
+        begun = chain.begun_links(job, runs)
+        open_link = max(begun, key=lambda run: run.facts.nominal, default=None)
+    facts = None if open_link is None else open_link.facts
+    return blackout.settled(slots, facts, head.cursor, until)
 
 
 def plan_next(draft: Draft, link: chain.Link | chain.End, after: int, at: int) -> None:
@@ -47,6 +67,10 @@ def plan_next(draft: Draft, link: chain.Link | chain.End, after: int, at: int) -
     assert job is not None
     if isinstance(link, chain.Link) and job.facts.is_exhausted:
         link = chain.End(link.passed)
+    head = job.facts
+    if head.spec.exclusions:
+        slots = chain.Chain(head.job_id, head.spec)
+        link = blackout.onto(slots, link, head.cursor, head.cursor, max(after, at))
     if isinstance(link, chain.Link):
         event = scheduled(job, link, after, at)
         draft.on_run(stream_of(job, link.nominal), None, event)

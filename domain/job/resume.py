@@ -4,13 +4,13 @@ from typing import Final
 
 import msgspec
 
-from domain import backlog, chain
+from domain import backlog, blackout, chain
 from domain.draft import Draft
 from domain.envelope import Decision
 from domain.job import events as e
 from domain.job import state as s
 from domain.job.command import By, Outcome, absent, wrong_state
-from domain.job.planning import Settled, first_link, plan_next, settle, skipped
+from domain.job.planning import Settled, excluded, first_link, plan_next, settle, skipped
 from domain.run import events as re
 from domain.run import state as rs
 from domain.run.planning import again
@@ -122,7 +122,7 @@ class _Resume:
         """The newest slot that passed fires; a run in flight is followed by it."""
         before = self._before(base)
         spans = (*before, (base, newest - 1, re.PAUSED, ""))
-        settled = Settled(newest - 1, chain.judged(self.job, spans))
+        settled = self._settled(newest - 1, spans)
         return _Kept(settled, nominal=newest, rest=re.CatchUp(newest - 1, newest, self.at))
 
     def _all(self, slots: Slots, base: int) -> _Kept:
@@ -130,13 +130,17 @@ class _Resume:
         before = self._before(base)
         owed, left, _ = backlog.opened(slots, base, self.at, self.at, window=0)
         gone = tuple((after, until, re.PAUSED, cause) for after, until, _, cause in left)
-        settled = Settled(base, chain.judged(self.job, (*before, *gone)))
+        settled = self._settled(base, (*before, *gone))
         if self.held is not None:
             return _Kept(settled, held=True, rest=owed)
         assert owed is not None, "a slot has passed"
         oldest = slots.plan.next_after(base)
         assert oldest is not None
         return _Kept(settled, nominal=oldest, rest=owed)
+
+    def _settled(self, cursor: int, spans: tuple[Span, ...]) -> Settled:
+        gone = chain.judged(self.job, spans) + excluded(self.job, self.runs, cursor)
+        return Settled(cursor, gone)
 
     def _before(self, base: int) -> tuple[Span, ...]:
         """Return the verdicts of the slots up to `base`, but for the withheld frontier's."""
@@ -164,5 +168,11 @@ class _Resume:
         assert job is not None
         event = again(job, run.facts, due_at, self.at, cause="resumed")
         if rest is not None:
+            link = chain.Link(run.facts.nominal, due_at, (), rest)
+            if job.facts.spec.exclusions:
+                slots = Slots(job.facts.job_id, job.facts.spec)
+                cursor = job.facts.cursor
+                blacked = blackout.onto(slots, link, cursor, cursor, self.at)
+                event = msgspec.structs.replace(event, passed=blacked.passed)
             event = msgspec.structs.replace(event, catch_up=rest)
         self.draft.on_run(run.facts.run_id, run, event)

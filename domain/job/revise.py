@@ -30,11 +30,11 @@ def revise(
     moved = spec.schedule != old.schedule
     if moved and isinstance(spec.schedule, OneTime) and spec.schedule.run_at <= by.at:
         return Rejected("past", "run_at must be in the future when a job is changed")
-    return _Revision(job, runs, spec, by).decide(zone_data)
+    return Revision(job, runs, spec, by).decide(zone_data)
 
 
-class _Revision:
-    """One change, while it is decided."""
+class Revision:
+    """One change of a spec, while it is decided."""
 
     def __init__(
         self, job: s.JobState, runs: tuple[rs.OpenRun, ...], spec: e.JobSpec, by: By
@@ -46,6 +46,7 @@ class _Revision:
         self.held = chain.held(job, runs)
 
     def decide(self, zone_data: str) -> Decision:
+        """Settle what was in force, say what is, and plan every run that waits anew."""
         settled = self._settled()
         self._revised(settled, zone_data)
         if self.moved and self.held is not None:

@@ -4,6 +4,7 @@
                       │ ▲ Revised        │
                       ▼ │                ▼
                    Finished ─Cancelled─► Cancelled ─Defined (life + 1)─► Active
+                   Finished ─Revised, Replanned─► Active
 
 A one-time job has no `Finished` event: the end of its only link implies it (`effective`), which
 saves an event and a head update in every one-time fire.
@@ -141,17 +142,24 @@ def evolve(job_id: bytes, state: JobState | None, event: e.JobEvent) -> JobState
             assert isinstance(state, Active)
             return Finished(facts)
         case e.Replanned():
-            # A spec of its own: a slot may come back under it that was withdrawn before.
-            facts = msgspec.structs.replace(
-                facts, spec_version=facts.version, zone_data=event.zone_data
-            )
-            if isinstance(state, Paused):
-                return msgspec.structs.replace(state, facts=facts, held=b"")
-            return msgspec.structs.replace(state, facts=facts)
+            return _replanned(state, facts, event)
         case e.RunRequested() | e.CatchUpClosed() | e.Counted() | e.Failing():
             return msgspec.structs.replace(state, facts=facts)
         case _:
             assert_never(event)
+
+
+def _replanned(state: Active | Paused | Finished, facts: Facts, event: e.Replanned) -> JobState:
+    # A spec of its own: a slot may come back under it that was withdrawn before.
+    facts = msgspec.structs.replace(facts, spec_version=facts.version, zone_data=event.zone_data)
+    if event.exclusions:
+        spec = msgspec.structs.replace(facts.spec, exclusions=event.exclusions)
+        facts = msgspec.structs.replace(facts, spec=spec)
+    if isinstance(state, Finished):
+        return Active(facts)
+    if isinstance(state, Paused):
+        return msgspec.structs.replace(state, facts=facts, held=b"")
+    return msgspec.structs.replace(state, facts=facts)
 
 
 def _failures(facts: Facts, event: e.JobEvent) -> int:

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from domain import backlog, chain
+from domain import backlog, blackout, chain
 from domain.draft import Draft
 from domain.envelope import BegunBeside, Decision, SettledRun
 from domain.ids import BESIDE
@@ -73,6 +73,8 @@ class _Lease:
         self.first = facts.is_link and not facts.begun
         self.read: tuple[s.OpenRun, ...] = ()
         """Runs beside this one that the decision appends to."""
+        self.passing: tuple[int, e.CatchUp | None] = facts.nominal, facts.catch_up
+        """The link whose turn it is, as far as excluded slots go (`domain.blackout`)."""
 
     def decide(self) -> Decision | None:
         """§5 (lease) and §7: lateness decides before age, and age before overlap."""
@@ -169,14 +171,16 @@ class _Lease:
     def _switch_to(self, link: chain.Link, choice: backlog.Choice) -> None:
         """Plan a link and lease it; the frontier itself is planned again with what follows it."""
         facts, slots = self.run.facts, self._slots()
+        passed = self._past_excluded(slots, link).passed
         if link.nominal == facts.nominal:
             planned = again(self.job, facts, link.due_at, self.at, cause="catch_up")
             planned = msgspec.structs.replace(
-                planned, after=self.cursor, passed=link.passed, catch_up=link.catch_up
+                planned, after=self.cursor, passed=passed, catch_up=link.catch_up
             )
             self._lease(facts.run_id, self.run, planned)
         else:
             planned = scheduled(self.job, link, self.cursor, self.at)
+            planned = msgspec.structs.replace(planned, passed=passed)
             self._lease(stream_of(self.job, link.nominal), None, planned)
         self.cursor = choice.cursor
         if self.job.facts.spec.plans_at_lease:
@@ -273,6 +277,7 @@ class _Lease:
         assert job is not None
         if isinstance(link, chain.Link) and job.facts.is_exhausted:
             link = backlog.not_planned(self._slots(), link, self.at)
+        link = self._past_excluded(self._slots(), link)
         if isinstance(link, chain.Link):
             event = scheduled(self.job, link, self.cursor, self.at)
             self.draft.on_run(stream_of(self.job, link.nominal), None, event)
@@ -280,6 +285,18 @@ class _Lease:
             tenant_id = self.job.facts.tenant_id
             cursor = max(self.cursor, self.at)
             self.draft.on_job(je.Finished(self.at, cursor, link.passed, tenant_id))
+
+    def _past_excluded(
+        self, slots: chain.Chain, link: chain.Link | chain.End
+    ) -> chain.Link | chain.End:
+        """Return `link` with the verdicts of the excluded slots that the chain moves past."""
+        if not slots.spec.exclusions:
+            return link
+        cursor = self.job.facts.cursor
+        since = blackout.reach(slots, cursor, *self.passing)
+        if isinstance(link, chain.Link):
+            self.passing = link.nominal, link.catch_up
+        return blackout.onto(slots, link, since, cursor, max(self.cursor, self.at))
 
     def _decision(self, *read: s.OpenRun) -> Decision:
         facts = self.run.facts

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from domain import backlog, chain
+from domain import backlog, blackout, chain
 from domain.draft import guard_of
 from domain.envelope import Decision, Guard, JobAt, Slice
 from domain.job import events as je
@@ -195,6 +195,10 @@ def _ended(job: js.JobState, run: s.OpenRun, own: Slice, at: int, *, alone: bool
     link = next_link(job, cursor, (run.facts.first_leased_at, at), owed)
     if isinstance(link, chain.Link) and head.is_exhausted:
         link = backlog.not_planned(chain.Chain(head.job_id, head.spec), link, at)
+    if head.spec.exclusions:
+        slots = chain.Chain(head.job_id, head.spec)
+        since = blackout.reach(slots, head.cursor, run.facts.nominal, run.facts.catch_up)
+        link = blackout.onto(slots, link, since, head.cursor, max(cursor, at))
     if isinstance(link, chain.Link):
         return Decision(head.job_id, guards, (own, first_of(job, link, cursor, at)))
     if head.spec.is_one_time:

@@ -8,6 +8,7 @@ from domain.catalogue import DomainEvent
 from domain.job import events as job
 from domain.retry import RetryPolicy
 from domain.run import events as run
+from domain.schedule.exclusion import Exclusion, packed
 from domain.schedule.schedule import Cron, Every, OneTime, RRule, ScheduleSpec, Union
 from domain.target import Header, HttpTarget
 
@@ -74,6 +75,19 @@ def _of(schedule: ScheduleSpec) -> job.Defined:
 
 
 PAUSING_SPEC: Final = msgspec.structs.replace(FULL_SPEC, pause_after=3)
+EXCLUSIONS: Final = (
+    Exclusion(
+        "holidays",
+        3,
+        "Europe/Berlin",
+        packed([(1_798_156_800, 1_798_416_000)]),
+        packed([(1_800_000_000, 1_800_003_600)]),
+        packed([(432_000, 604_800)]),
+    ),
+)
+EXCLUDING_SPEC: Final = msgspec.structs.replace(
+    PAUSING_SPEC, exclude=("holidays",), exclusions=EXCLUSIONS
+)
 
 EVENTS: Final[dict[str, DomainEvent]] = {
     "job.defined.v1 least": job.Defined(AT, TENANT, 1, PLAIN_SPEC, AT - 1),
@@ -91,6 +105,17 @@ EVENTS: Final[dict[str, DomainEvent]] = {
     ),
     "job.revised.v1 pausing full": job.Revised(
         AT, PAUSING_SPEC, 3, AT, RUN, PASSED, "k_0123", "2026b", TENANT
+    ),
+    "job.defined.v1 excluding least": job.Defined(AT, TENANT, 1, PLAIN_SPEC, AT - 1),
+    "job.defined.v1 excluding full": job.Defined(
+        AT, TENANT, 2, EXCLUDING_SPEC, AT, "invoices", "k_0123", "2026b"
+    ),
+    "job.revised.v1 excluding full": job.Revised(
+        AT, EXCLUDING_SPEC, 3, AT, RUN, PASSED, "k_0123", "2026b", TENANT
+    ),
+    "job.replanned.v1 excluding least": job.Replanned(AT, AT, "2026c", "calendar"),
+    "job.replanned.v1 excluding full": job.Replanned(
+        AT, AT, "2026c", "calendar", PASSED, TENANT, EXCLUSIONS
     ),
     "job.failing.v1 least": job.Failing(AT, AT, 0),
     "job.failing.v1 full": job.Failing(AT, AT, 2, TENANT),
@@ -187,6 +212,11 @@ READ_ONLY: Final = frozenset(
         "job.defined.v1 union",
         "job.revised.v1 least",
         "job.revised.v1 full",
+        "job.defined.v1 pausing least",
+        "job.defined.v1 pausing full",
+        "job.revised.v1 pausing full",
+        "job.replanned.v1 least",
+        "job.replanned.v1 full",
     }
 )
 """Recorded before their kind had its last fields: read for ever, and not written any more."""

@@ -1,8 +1,10 @@
 """What an unsaved definition would do: its next fires, nominal and effective, and what surprises.
 
-All of it follows from the body, the instant and the zone data; nothing is stored.
+All of it follows from the body, the instant and the zone data, but for the load, which follows from
+the tenant's other jobs too; nothing is stored.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Annotated, Any, Final
@@ -12,6 +14,7 @@ from msgspec import Meta
 
 from commandside.definition import Definitions
 from commandside.language import FIELD, Teller, language_of, told
+from commandside.load import Load, Loads, New
 from commandside.replies import Instant
 from domain.ids import job_id_of_key
 from domain.instant import DAY, LAST, rfc3339
@@ -29,7 +32,9 @@ COUNT: Final = 5
 COUNT_MAX: Final = 100
 COUNTED_MAX: Final = 1_440
 """Fires of the next 24 h are counted up to here."""
-FIELDS: Final = ("count", "after", FIELD)
+LOADS: Final = ("hours", "seconds", "none")
+"""How much of the load is told; hours where it is not said."""
+FIELDS: Final = ("count", "after", "load", FIELD)
 """What a preview takes beside a definition."""
 
 
@@ -55,19 +60,25 @@ class Preview(msgspec.Struct, kw_only=True):
     fires_in_24h: Annotated[
         int | None, Meta(description=f"of this job alone; null: more than {COUNTED_MAX}")
     ]
+    load: Annotated[
+        Load | None, Meta(description="of the tenant, over the next 24 h; null: not asked for")
+    ]
     warnings: list[str]
 
 
 class Previews:
     """Answers previews under an operator's bounds."""
 
-    def __init__(self, definitions: Definitions, teller: Teller, now: Callable[[], int]) -> None:
+    def __init__(
+        self, definitions: Definitions, teller: Teller, loads: Loads, now: Callable[[], int]
+    ) -> None:
         """`now` is ms of the database clock as estimated."""
         self._definitions = definitions
         self._teller = teller
+        self._loads = loads
         self._now = now
 
-    def preview(
+    async def preview(
         self, caller: Caller, body: Mapping[str, Any], payload: bytes | None, accepts: str = ""
     ) -> Preview:
         """Return the fires of a definition, which may lack its target; raises Problem.
@@ -75,7 +86,7 @@ class Previews:
         `accepts` is the client's Accept-Language.
         """
         at = self._now()
-        count, after = _asked(body, at)
+        count, after, told_load = _asked(body, at)
         language = language_of(body, accepts, self._teller)
         rest = {name: value for name, value in body.items() if name not in FIELDS}
         asked = self._definitions.outline(rest, payload, at)
@@ -86,9 +97,16 @@ class Previews:
         job_id = job_id_of_key(caller.tenant_id, "key", asked.key) if asked.key else b""
         jitter = None if most and not job_id else jitter_ms(job_id, most)
         runs = values["max_runs"] or LAST
+        new = New(slots, most, values["max_runs"], job_id, jitter)
         try:
             pairs = list(islice(_pairs(slots, after), min(count, runs)))
             counted = passed(slots, at, at + DAY, COUNTED_MAX)
+            load = None
+            if told_load != "none":
+                seconds = told_load == "seconds"
+                load = await asyncio.to_thread(
+                    self._loads.load, caller.tenant_id, new, seconds=seconds
+                )
         except ScheduleBreach as breach:
             raise invalid((Refused("", f"a fire cannot be worked out: {breach}"),)) from breach
         in_a_day = counted[2] if counted else 0
@@ -102,13 +120,16 @@ class Previews:
                 _fire(schedule, nominal, following, jitter, most) for nominal, following in pairs
             ],
             fires_in_24h=in_a_day if in_a_day is None else min(in_a_day, runs),
+            load=load,
             warnings=list(warnings_of(schedule, at)),
         )
 
 
-def _asked(body: Mapping[str, Any], at: int) -> tuple[int, int]:
+def _asked(body: Mapping[str, Any], at: int) -> tuple[int, int, str]:
     wrong: list[Reason] = []
-    count, after = body.get("count", COUNT), at
+    count, after, load = body.get("count", COUNT), at, body.get("load", LOADS[0])
+    if load not in LOADS:
+        wrong.append(Refused("/load", f"one of {', '.join(LOADS)}"))
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= COUNT_MAX:
         wrong.append(Refused("/count", f"a whole number from 1 to {COUNT_MAX}"))
     if "after" in body:
@@ -120,7 +141,7 @@ def _asked(body: Mapping[str, Any], at: int) -> tuple[int, int]:
             wrong.append(Refused("/after", "a string: RFC 3339, from 1970 on"))
     if wrong:
         raise invalid(wrong)
-    return count, after
+    return count, after, load
 
 
 def _pairs(slots: Plan, after: int) -> Iterator[tuple[int, int | None]]:

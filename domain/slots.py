@@ -40,6 +40,11 @@ def slots_of(spec: JobSpec) -> Plan:
     return plan(spec.schedule)
 
 
+def spread_of(job_id: bytes, spec: JobSpec) -> int:
+    """Return how far (ms) a job's fires are moved from their slots, where there is room."""
+    return jitter_ms(job_id, spec.jitter_ms) if spec.jitter_ms else 0
+
+
 class Slots:
     """The slots of one job under its current spec, with their due instants."""
 
@@ -49,7 +54,7 @@ class Slots:
         """Compile (or find) the plan of the spec's schedule."""
         self.spec = spec
         self.plan: Plan = slots_of(spec)
-        self._jitter = jitter_ms(job_id, spec.jitter_ms) if spec.jitter_ms else 0
+        self._jitter = spread_of(job_id, spec)
 
     def due(self, nominal: int) -> int:
         """Return the effective instant of a slot."""

@@ -22,8 +22,10 @@ import commandside.api.routes
 import queryside.api.routes
 from commandside.command_port import CommandLog, Keys
 from commandside.definition import Bounds, Definitions
+from commandside.demand import Demand
 from commandside.jobs import Jobs
 from commandside.keys import KeyRing
+from commandside.load import Loads
 from commandside.ports import KeyGone, NewId, Resting, Vault
 from commandside.preview import Previews
 from domain.opaque import POSITION, Seal
@@ -63,6 +65,7 @@ class WebPorts(msgspec.Struct, frozen=True):
     keys: Keys
     vault: Vault
     views: Views | None
+    demand: Demand
     secret: bytes
     now: Callable[[], int]
     new_id: NewId
@@ -105,7 +108,7 @@ def build_app(
             positions=positions,
             zone_data=zone.VERSION,
         )
-        previews = Previews(definitions, CronTeller(), ports.now)
+        previews = Previews(definitions, CronTeller(), Loads(ports.demand, ports.now), ports.now)
         routes += commandside.api.routes.handlers(jobs, previews, _report)
     page = _ENCODE(document(routes))
 

@@ -75,7 +75,7 @@ def _preview(previews: Previews) -> HTTPRouteHandler:
         expect(request, JSON)
         body, payload = read_job(await body_of(request))
         accepts = request.headers.get("accept-language", "")
-        found = previews.preview(request.user, body, payload, accepts)
+        found = await previews.preview(request.user, body, payload, accepts)
         return ASGIResponse(body=_ENCODE(found), media_type="application/json")
 
     return preview

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from commandside import definition as d
 from commandside import policies as p
-from commandside.preview import COUNT, COUNT_MAX
+from commandside.preview import COUNT, COUNT_MAX, LOADS
 from commandside.when import PARTS_MAX, RUNS_MAX
 from domain.idempotency import TEMPLATE_BYTES_MAX
 from domain.job.events import ALLOW, LIMITS
@@ -171,6 +171,11 @@ PREVIEW: Final = _object(
         **_FIELDS,
         "count": {"type": "integer", "minimum": 1, "maximum": COUNT_MAX, "default": COUNT},
         "after": _text("RFC 3339: fires after it; default now", maxLength=40),
+        "load": {
+            "enum": list(LOADS),
+            "default": LOADS[0],
+            "description": "of the tenant: by the hour, by the second too, or not at all",
+        },
         "language": _text("of the description, such as de; default: as Accept-Language says"),
     },
     "type",

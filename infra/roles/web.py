@@ -17,6 +17,7 @@ from infra.clickhouse.runs import ClickHouseRuns
 from infra.listening import free_port
 from infra.postgres.board import PostgresBoard
 from infra.postgres.command_log import PostgresCommandLog
+from infra.postgres.demand import PostgresDemand
 from infra.postgres.tenants import PostgresKeys
 from infra.request_heads import BoundedHeads
 from infra.roles.process import Process
@@ -59,6 +60,7 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
     with ExitStack() as stack:
         stack.enter_context(closing(listener))
         vault = stack.enter_context(closing(TenantVault(conninfo, process.master)))
+        demand = stack.enter_context(closing(PostgresDemand(conninfo)))
         views = None
         if query:
             board = stack.enter_context(closing(PostgresBoard(conninfo)))
@@ -76,7 +78,15 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
         targets = settings.targets
         rules = address_rules(targets.allow, targets.ports, targets.closed_ports)
         ports = WebPorts(
-            appends, keys, vault, views, process.master, process.now, token_bytes, Bounds(rules)
+            appends,
+            keys,
+            vault,
+            views,
+            demand,
+            process.master,
+            process.now,
+            token_bytes,
+            Bounds(rules),
         )
         app = build_app(
             ports,

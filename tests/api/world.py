@@ -14,6 +14,7 @@ from domain.tenant import SCOPES, KeyRecord, mint, secret_hash
 from infra.memory.board import MemoryBoard, MemoryFreshness
 from infra.memory.clock import VirtualClock
 from infra.memory.command_log import MemoryCommandLog
+from infra.memory.demand import MemoryDemand
 from infra.memory.feed import MemoryFeed, MemoryPositions
 from infra.memory.history import MemoryHistories, MemoryHistory, MemoryRuns
 from infra.memory.keys import MemoryKeys
@@ -87,6 +88,7 @@ class World:
             self.keys,
             self.vault,
             views,
+            MemoryDemand(self.log),
             SECRET,
             self.clock.now,
             self.new_id,

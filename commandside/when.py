@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from domain.refusal import Refused, token
 from domain.schedule import schedule as schedules
+from domain.schedule.apart import refuse_close
 from domain.schedule.once import read_instant
 from domain.schedule.schedule import OneTime, RRule, ScheduleSpec, Union
 
@@ -239,7 +240,8 @@ def _union(body: Mapping[str, Any], min_interval_s: int) -> Found | Refused:
             wrong += [Refused(f"/schedules/{number}{one.pointer}", one.detail) for one in found]
         elif not isinstance(found, OneTime | Union):
             parts.append(found)
-    return tuple(wrong) or Union(tuple(parts))
+    union = Union(tuple(parts))
+    return tuple(wrong) or refuse_close(union, min_interval_s) or union
 
 
 def _part(part: object, body: Mapping[str, Any], min_interval_s: int) -> Found:

@@ -115,6 +115,14 @@ class Log(_Section, frozen=True):
     stripes: Annotated[int, Meta(ge=1, le=64, description="writer connections per process")] = 2
 
 
+class Schedules(_Section, frozen=True):
+    """What definitions may ask for."""
+
+    min_interval_s: Annotated[
+        int, Meta(ge=1, le=3_600, description="least distance of two fires of a job, seconds")
+    ] = 60
+
+
 class Dispatch(_Section, frozen=True):
     """How a dispatcher works."""
 
@@ -181,6 +189,7 @@ class Settings(_Section, frozen=True):
     clickhouse: Clickhouse = Clickhouse()
     api: Api = Api()
     log: Log = Log()
+    schedules: Schedules = Schedules()
     dispatch: Dispatch = Dispatch()
     targets: Targets = Targets()
     keys: Keys = Keys()

@@ -5,6 +5,8 @@ from typing import Final
 from domain.refusal import Refused
 from domain.schedule import walk, zone
 
+FINER: Final = "ask your operator for less (schedules.min_interval_s)"
+"""What is said of a schedule that fires too often."""
 ZONE_LIMIT: Final = 64
 """Characters of a zone name that are looked at; the longest real one has 32."""
 

@@ -13,7 +13,7 @@ from typing import Final
 from domain.instant import EPOCH_ORDINAL, LAST
 from domain.refusal import Refused
 from domain.schedule import jumps, walk, zone
-from domain.schedule.clock import refuse_clock
+from domain.schedule.clock import FINER, refuse_clock
 from domain.schedule.fields import month_length
 from domain.schedule.once import read_instant
 from domain.schedule.spec import Every
@@ -59,7 +59,7 @@ def parse_every(  # noqa: PLR0913 - each is a field of the define body
         return Refused(
             "/every",
             f"{every!r} is less than {min_interval_s} s, the least distance of two fires here: "
-            f"give at least PT{min_interval_s}S",
+            f"give at least PT{min_interval_s}S, or {FINER}",
         )
     if step_ms and (gap or fold):
         return Refused("/dst", f"{every!r} is counted on absolute time, where no hour is missing")

@@ -17,7 +17,7 @@ from dateutil.rrule import rrulestr
 from domain.refusal import Refused
 from domain.schedule import jumps, walk, zone
 from domain.schedule import recurrence as r
-from domain.schedule.clock import refuse_clock
+from domain.schedule.clock import FINER, refuse_clock
 from domain.schedule.every import END_MS, Ended, read_anchor
 from domain.schedule.fields import Wrong
 from domain.schedule.once import read_instant
@@ -120,7 +120,9 @@ def parse_rrule(  # noqa: PLR0913 - each is a field of the define body
         rule = _rule(parsed, _local_s(spec))
         shortest_s = _shortest_s(rule)
         if shortest_s < min_interval_s:
-            raise Wrong(f"fires {shortest_s} s apart; at least {min_interval_s} s are allowed")
+            raise Wrong(
+                f"fires {shortest_s} s apart; at least {min_interval_s} s are allowed: {FINER}"
+            )
         _ask_dateutil(parsed, spec)
         if rrule_plan(spec).next_after(start - 1) is None:
             raise Wrong("never matches: there is no such date from the anchor on")

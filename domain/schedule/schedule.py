@@ -9,7 +9,7 @@ from typing import Final
 from domain.instant import LAST
 from domain.refusal import Refused
 from domain.schedule import caution, cron, walk, zone
-from domain.schedule.clock import ZONE_LIMIT, refuse_clock
+from domain.schedule.clock import FINER, ZONE_LIMIT, refuse_clock
 from domain.schedule.every import every_plan, parse_every, said_of_every
 from domain.schedule.fields import Wrong
 from domain.schedule.once import PAST_ALLOWED_MS, OneTimePlan, parse_one_time
@@ -86,7 +86,7 @@ def _parse_cron(  # noqa: PLR0913 - the arguments are the key of the cache
         return Refused(
             "/schedule",
             f"fires {fields.shortest_s} s apart; at least {min_interval_s} s are allowed: "
-            "write wider steps, or ask your operator for less",
+            f"write wider steps, or {FINER}",
         )
     if walk.always_skipped(fields, zone.load(timezone), gap, fold):
         return Refused(

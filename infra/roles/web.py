@@ -86,7 +86,7 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
             process.master,
             process.now,
             token_bytes,
-            Bounds(rules),
+            Bounds(rules, settings.schedules.min_interval_s),
         )
         app = build_app(
             ports,

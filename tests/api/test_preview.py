@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from commandside.definition import Bounds
 from domain.tenant import JOBS_READ, RUNS_READ
 from tests.api.world import JOB, World
 
@@ -70,9 +71,9 @@ def test_fires_of_the_next_day_are_counted(world: World, schedule: str, count: i
     assert preview(world, schedule=schedule)["fires_in_24h"] == count
 
 
-def test_no_more_are_counted_than_the_bound(world: World) -> None:
-    union = {"schedules": [{"every": "PT60S"}, {"every": "PT61S"}], "schedule": None}
-    body = {name: value for name, value in (DAILY | union).items() if value is not None}
+def test_no_more_are_counted_than_the_bound() -> None:
+    world = World(bounds=Bounds(min_interval_s=30))
+    body = {"type": "recurring", "every": "PT30S"}
     found = world.send("POST", "/v1/preview", body)
     assert found.json()["fires_in_24h"] is None
 

@@ -56,7 +56,9 @@ class _Silent:
 class World:
     """`api` is the application; `project` lets the views read on."""
 
-    def __init__(self, *, command: bool = True, query: bool = True) -> None:
+    def __init__(
+        self, *, command: bool = True, query: bool = True, bounds: Bounds | None = None
+    ) -> None:
         self.clock = VirtualClock(START)
         self.log = MemoryLog(self.clock.now)
         self.commands = MemoryCommandLog(self.log)
@@ -92,7 +94,7 @@ class World:
             SECRET,
             self.clock.now,
             self.new_id,
-            Bounds(),
+            bounds or Bounds(),
         )
         self.app = build_app(self.ports, command=command, query=query)
         self.key = self.add_key(b"t" * 16)

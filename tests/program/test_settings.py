@@ -72,3 +72,11 @@ def test_what_no_type_can_say_is_refused_as_well(variable: str, value: str, says
         load(environment={variable: value})
     assert variable in str(error.value)
     assert says in str(error.value)
+
+
+def test_the_least_distance_of_fires_is_the_operators() -> None:
+    assert load({}, {}).schedules.min_interval_s == 60
+    assert load({}, {"TOCSIN_SCHEDULES_MIN_INTERVAL_S": "1"}).schedules.min_interval_s == 1
+    for wrong in ("0", "3601", "soon"):
+        with pytest.raises(SettingsError, match=r"schedules\.min_interval_s"):
+            load({}, {"TOCSIN_SCHEDULES_MIN_INTERVAL_S": wrong})

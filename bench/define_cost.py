@@ -19,6 +19,7 @@ from domain.envelope import Decision
 from domain.opaque import Seal
 from domain.run.state import Ready
 from domain.tenant import SCOPES, Caller
+from infra.memory.secret_store import MemorySecretStore
 from infra.postgres import append
 
 TENANT = bytes(range(16))
@@ -108,6 +109,7 @@ def main() -> None:
     jobs = Jobs(
         log,
         vault,
+        MemorySecretStore(lambda: AT),
         definitions,
         now=lambda: AT,
         new_id=os.urandom,

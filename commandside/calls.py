@@ -1,21 +1,19 @@
 """Builds the call of an attempt: what is sent, to where, with which headers (contract.md §3)."""
 
+from binascii import b2a_base64
 from typing import Final
 
 from commandside.deliverer_port import Call
-from commandside.ports import Sign, Vault
+from commandside.ports import Vault
+from commandside.secret_port import Secrets
 from domain import ids
 from domain.idempotency import Template, manual_suffix, render
 from domain.instant import SECOND, rfc3339
 from domain.job.events import JobSpec
 from domain.run.state import Facts
+from domain.target import BASIC, Header
 
 USER_AGENT: Final = b"User-Agent: Tocsin/0.1"
-
-
-def no_signature(_tenant: bytes, _key: str, _seconds: int, _body: bytes) -> bytes:
-    """Sign nothing: tenants have no signing secrets yet, and a made-up one would prove nothing."""
-    return b""
 
 
 def occurrence_key(template: str, run: Facts) -> str:
@@ -25,16 +23,16 @@ def occurrence_key(template: str, run: Facts) -> str:
 
 
 class Calls:
-    """Makes calls out of leased runs; reads secrets through the vault, and keeps none."""
+    """Makes calls out of leased runs; keeps no secret."""
 
-    def __init__(self, vault: Vault, sign: Sign = no_signature) -> None:
+    def __init__(self, vault: Vault, secrets: Secrets) -> None:
         self._vault = vault
-        self._sign = sign
+        self._secrets = secrets
 
     def build(  # noqa: PLR0913 - a call is what a lease, a spec and two clocks say
         self, run: Facts, spec: JobSpec, pinned: JobSpec, *, token: int, at: int, not_after_us: int
     ) -> Call:
-        """Return the call of a run's attempt; raises KeyGone.
+        """Return the call of a run's attempt; raises KeyGone, SecretMissing, Unavailable.
 
         `spec` is the job's current one, `pinned` the one whose body and key the run carries. `at`
         is the database clock, ms.
@@ -47,7 +45,10 @@ class Calls:
         named: set[str] = set()
         for header in target.headers:
             named.add(header.name.lower())
-            value = open_sealed(tenant_id, job_id, header.value)
+            if header.secret:
+                value = self._named(tenant_id, header, at // SECOND)
+            else:
+                value = open_sealed(tenant_id, job_id, header.value)
             headers.append(b"%b: %b" % (header.name.encode(), value))
         if body and pinned.content_type and "content-type" not in named:
             headers.append(b"Content-Type: %b" % pinned.content_type.encode())
@@ -68,6 +69,13 @@ class Calls:
             not_after_us,
         )
 
+    def _named(self, tenant_id: bytes, header: Header, seconds: int) -> bytes:
+        """Return the value of a header that names a secret."""
+        value = self._secrets.value(tenant_id, header.secret, seconds)
+        if header.scheme.lower() == BASIC:
+            value = b2a_base64(value, newline=False)
+        return header.scheme.encode() + b" " + value if header.scheme else value
+
     def _own(self, run: Facts, pinned: JobSpec, body: bytes, at: int) -> list[bytes]:
         """Return the headers that are Tocsin's, built in one piece: this is per fire."""
         key = occurrence_key(pinned.key_template, run)
@@ -87,7 +95,7 @@ class Calls:
         if run.lost:
             text += "\nTocsin-Possible-Duplicate: true"
         lines = text.encode("ascii").split(b"\n")
-        signature = self._sign(run.tenant_id, key, seconds, body)
+        signature = self._secrets.sign(run.tenant_id, key, seconds, body)
         if signature:
             lines.append(b"webhook-signature: " + signature)
         return lines

@@ -17,14 +17,14 @@ from commandside.ports import (
     LogRequest,
     NewId,
     ReadSpecs,
-    Sign,
     SpecsReply,
     Telemetry,
     Tick,
     Unavailable,
     Vault,
 )
-from commandside.reports import KEY_GONE, Flight
+from commandside.reports import KEY_GONE, SECRET_MISSING, Flight
+from commandside.secret_port import SecretMissing, Secrets
 from commandside.session import Session
 from commandside.stripes import Sent, Stripe
 from commandside.timing import Entry, Parcel, TimingHeap
@@ -48,7 +48,7 @@ class DispatcherPorts(msgspec.Struct, frozen=True):
     log: FireLog
     deliverer: Deliverer
     vault: Vault
-    sign: Sign
+    secrets: Secrets
     faults: FaultPoint
     telemetry: Telemetry
     new_id: NewId
@@ -71,7 +71,7 @@ class Flights:
         """Nothing is leased or called any more."""
         self.bound = 2 * BATCH_MAX * ports.log.stripes
         self.stripes = [Stripe(index) for index in range(ports.log.stripes)]
-        self._calls = Calls(ports.vault, ports.sign)
+        self._calls = Calls(ports.vault, ports.secrets)
         self._waiting: deque[Waiting] = deque()
         self._called: dict[int, tuple[Flight, Gate]] = {}
         self._token = 0
@@ -222,8 +222,8 @@ class Flights:
                     at=tick.at,
                     not_after_us=not_after_us,
                 )
-            except KeyGone:
-                flight.answer = KEY_GONE
+            except (KeyGone, SecretMissing) as error:
+                flight.answer = KEY_GONE if isinstance(error, KeyGone) else SECRET_MISSING
                 stripe.add_reports([flight], tick.mono_us)
                 continue
             except Unavailable:

@@ -17,17 +17,19 @@ from commandside.definition import Definitions
 from commandside.ports import KeyGone, NewId, Unavailable, Vault
 from commandside.replies import JobReply, reply, said_of
 from commandside.sealing import Sealer
+from commandside.secret_port import SecretMissing, Secrets
 from domain import outlook
 from domain.chain import Link
 from domain.envelope import Command, Decision, Rejected
 from domain.ids import MANUAL, RUN, command_id_of, job_id_of_key, run_id, text
+from domain.instant import SECOND
 from domain.job import decide
 from domain.job import events as e
 from domain.job import state as s
 from domain.job.resume import USUAL
 from domain.opaque import Seal, position_token
 from domain.problem import Problem, invalid
-from domain.refusal import Refused
+from domain.refusal import Refused, token
 from domain.run import events as re
 from domain.run.state import OpenRun, Ready
 from domain.schedule.schedule import ScheduleBreach
@@ -106,6 +108,7 @@ class Jobs:
         self,
         log: CommandLog,
         vault: Vault,
+        secrets: Secrets,
         definitions: Definitions,
         *,
         now: Callable[[], int],
@@ -116,6 +119,7 @@ class Jobs:
         """`now` is ms of the database clock as estimated; `positions` makes position tokens."""
         self._log = log
         self._vault = vault
+        self._secrets = secrets
         self._definitions = definitions
         self._now = now
         self._new_id = new_id
@@ -157,6 +161,7 @@ class Jobs:
         begun = _Begun(sent, Asked(caller, job_id, "define", sent.raw, sent.idempotency_key))
         try:
             found = self._definitions.define(sent.body, sent.payload, at)
+            self._check_secrets(caller.tenant_id, found.values, at)
             spec = Sealer(self._vault, caller.tenant_id, job_id).new(found.values)
             new = decide.NewJob(job_id, caller.tenant_id, spec, found.key, self._zone_data)
             decision = decide.define(new, None, decide.By(at, caller.kid, "", begun.asked.command))
@@ -167,6 +172,19 @@ class Jobs:
         assert isinstance(decision, Decision), "a job that does not exist can be defined"
         begun.decision = decision
         return begun
+
+    def _check_secrets(self, tenant_id: bytes, values: Mapping[str, Any], at: int) -> None:
+        """Refuse a target that names a secret which is not there."""
+        if "target" not in values:
+            return
+        for header in values["target"].headers:
+            if header.secret:
+                try:
+                    self._secrets.value(tenant_id, header.secret, at // SECOND)
+                except SecretMissing as error:
+                    pointer = f"/target/headers/{token(header.name)}/secret"
+                    detail = f"{error}: PUT /v1/secrets/{header.secret} sets it"
+                    raise invalid((Refused(pointer, detail),)) from error
 
     def _first(self, begun: _Begun, *, brief: bool) -> Done:
         """Answer a definition that made a job."""
@@ -271,6 +289,7 @@ class Jobs:
                 # Its refusal comes before what could be said of the patch.
                 return decide.revise(job, runs, old, self._zone_data, by)
             values = self._definitions.change(patch, payload, old, by.at).values
+            self._check_secrets(tenant_id, values, by.at)
             spec = Sealer(self._vault, tenant_id, asked.job_id).over(values, old)
             return decide.revise(job, runs, spec, self._zone_data, by)
 

@@ -75,9 +75,6 @@ class Telemetry(Protocol):
 NewId = Callable[[int], bytes]
 """Returns that many fresh random bytes."""
 
-Sign = Callable[[bytes, str, int, bytes], bytes]
-"""(tenant, key, unix seconds, body) → value of `webhook-signature`, empty without secrets."""
-
 
 class Want(msgspec.Struct, frozen=True, gc=False):
     """A run that a dispatcher wants to lease, at the version it was handed off."""

@@ -12,6 +12,8 @@ from domain.run.decide import ABANDONED, Result, report
 
 KEY_GONE = Answer(0, 0, "key_gone", False, 0)
 """Stands for an attempt that could not be built: the tenant's key has been destroyed."""
+SECRET_MISSING = Answer(0, 0, "secret_missing", False, 0)
+"""Stands for one whose target names a secret that is not there: retried, as it may be set again."""
 
 
 def result_of(answer: Answer, job: js.JobState, sent_at: int, at: int) -> Result:

@@ -48,13 +48,15 @@ class Sealer:
         return msgspec.structs.replace(old, **found)
 
     def _kept(self, header: Header, old: Header | None) -> Header:
-        if old is None:
+        if header.secret or old is None or old.secret:
             return self._seal(header)
         if header.value == KEPT:
             return old
         return Header(header.name, self._again(header.value, old.value))
 
     def _seal(self, header: Header) -> Header:
+        if header.secret:
+            return header
         return Header(header.name, self._vault.seal(self._tenant_id, self._job_id, header.value))
 
     def _again(self, plain: bytes, sealed: bytes) -> bytes:

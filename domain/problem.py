@@ -31,6 +31,7 @@ TABLE: Final[dict[str, Kind]] = {
     "finished": Kind(409, "The state does not allow it"),
     "cancelled": Kind(409, "The state does not allow it"),
     "in_flight": Kind(409, "The state does not allow it"),
+    "too_many": Kind(409, "There are as many as there may be"),
     "open_runs": Kind(409, "The state does not allow it"),
     "schedule_error": Kind(409, "The schedule cannot be worked out"),
     "behind": Kind(409, "Not there yet"),

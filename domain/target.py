@@ -38,6 +38,10 @@ _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _QUAD = re.compile(r"(?:(?:0|[1-9][0-9]{0,2})\.){3}(?:0|[1-9][0-9]{0,2})")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+_SECRET_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,31}")
+BASIC: Final = "basic"
+"""The scheme of which a secret is `user:password`, sent as base64 (RFC 7617)."""
 
 # Names that frame the message, that proxies set, or that Tocsin itself sends.
 _OUR_HEADERS: Final = frozenset(
@@ -84,10 +88,15 @@ class AddressRules(msgspec.Struct, frozen=True):
 
 
 class Header(msgspec.Struct, frozen=True, array_like=True):
-    """A header of the tenant; `value` is ciphertext inside events and plain at the edges."""
+    """A header of the tenant; `value` is ciphertext inside events and plain at the edges.
+
+    One that names a secret has no value: it is `scheme`, if any, and what the secret is then.
+    """
 
     name: str
     value: bytes
+    secret: str = ""
+    scheme: str = ""
 
 
 class HttpTarget(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -286,22 +295,48 @@ def _parse_headers(headers: Mapping[str, object]) -> tuple[tuple[Header, ...], l
             wrong.append(Refused(pointer, "this header is set by the scheduler or by HTTP itself"))
         elif low in seen:
             wrong.append(Refused(pointer, "the header is given twice"))
-        elif (
-            not isinstance(value, str)
-            or len(value) > HEADER_VALUE_MAX
-            or not _HEADER_VALUE.fullmatch(value)
-        ):
-            wrong.append(
-                Refused(
-                    pointer,
-                    f"a value is 1 to {HEADER_VALUE_MAX} printable ASCII characters"
-                    " without blanks at its ends",
-                )
-            )
+        elif isinstance(value, dict):
+            named = _named(name, value, pointer)
+            if isinstance(named, Header):
+                kept.append(named)
+            else:
+                wrong.append(named)
+        elif not isinstance(value, str) or not is_header_value(value):
+            wrong.append(Refused(pointer, _A_VALUE))
         else:
             kept.append(Header(name, value.encode("ascii")))
         seen.add(low)
     return tuple(kept), wrong
+
+
+_A_VALUE: Final = (
+    f"a value is 1 to {HEADER_VALUE_MAX} printable ASCII characters without blanks at its ends,"
+    ' or {"secret": "name"}'
+)
+
+
+def is_header_value(value: str) -> bool:
+    """Tell whether a text can be the value of a header as it is."""
+    return len(value) <= HEADER_VALUE_MAX and _HEADER_VALUE.fullmatch(value) is not None
+
+
+def is_secret_name(name: str) -> bool:
+    """Tell whether a secret can have this name."""
+    return _SECRET_NAME.fullmatch(name) is not None
+
+
+def _named(name: str, value: Mapping[str, object], pointer: str) -> Header | Refused:
+    """Read a header whose value is a secret, by its name."""
+    strange = next((field for field in value if field not in ("secret", "scheme")), None)
+    if strange is not None:
+        return Refused(f"{pointer}/{token(strange[:64])}", "unknown field; secret, scheme")
+    secret, scheme = value.get("secret"), value.get("scheme", "")
+    if not isinstance(secret, str) or not is_secret_name(secret):
+        detail = "the name of a secret: 1 to 64 letters, digits, hyphens, dots and underscores"
+        return Refused(f"{pointer}/secret", detail)
+    if not isinstance(scheme, str) or ("scheme" in value and not _SCHEME.fullmatch(scheme)):
+        return Refused(f"{pointer}/scheme", "the word before the secret, such as Bearer or Basic")
+    return Header(name, b"", secret, scheme)
 
 
 def parse_http_target(

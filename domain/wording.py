@@ -1,7 +1,7 @@
 """How a job's spec is shown: the same words a definition uses, so that an answer can be sent back.
 
-Header values are never shown, whoever asks: they are credentials more often than not. A payload is
-shown by the caller, who can open it.
+Header values are never shown, whoever asks: they are credentials more often than not; the name of a
+secret is. A payload is shown by the caller, who can open it.
 """
 
 from typing import Any, Final, assert_never
@@ -10,7 +10,7 @@ from domain.instant import rfc3339
 from domain.job import events as e
 from domain.retry import RetryPolicy
 from domain.schedule.schedule import Cron, Every, OneTime, RRule, ScheduleSpec, Union
-from domain.target import HttpTarget
+from domain.target import Header, HttpTarget
 
 REDACTED: Final = "…redacted"
 """Stands for every header value. Not printable ASCII, so no header can have it as its value."""
@@ -75,13 +75,20 @@ def summary(spec: ScheduleSpec) -> tuple[str, str]:
             assert_never(spec)
 
 
+def _header(header: Header) -> str | dict[str, str]:
+    if not header.secret:
+        return REDACTED
+    scheme = {"scheme": header.scheme} if header.scheme else {}
+    return {"secret": header.secret} | scheme
+
+
 def target(spec: HttpTarget) -> dict[str, Any]:
     """Return the target with the names of its headers."""
     return {
         "kind": "http",
         "url": spec.url_typed,
         "method": spec.method,
-        "headers": {header.name: REDACTED for header in spec.headers},
+        "headers": {header.name: _header(header) for header in spec.headers},
     }
 
 

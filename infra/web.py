@@ -20,6 +20,7 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 import commandside.api.routes
 import queryside.api.routes
+from commandside.api.secret_routes import secret_handlers
 from commandside.command_port import CommandLog, Keys
 from commandside.definition import Bounds, Definitions
 from commandside.demand import Demand
@@ -28,6 +29,7 @@ from commandside.keys import KeyRing
 from commandside.load import Loads
 from commandside.ports import KeyGone, NewId, Resting, Vault
 from commandside.preview import Previews
+from commandside.secret_port import Secrets, SecretStore
 from domain.opaque import POSITION, Seal
 from domain.ports import Unavailable
 from domain.problem import PARAMETER, Problem, invalid
@@ -57,6 +59,7 @@ _OPEN: Final = "open"
 class WebPorts(msgspec.Struct, frozen=True):
     """What the public listener needs.
 
+    `secrets` is asked in the event loop, `secret_store` beside it: they are two objects.
     `secret`: the installation's, of which pepper and seals are derived. `views`: None in a process
     that answers no lists. `now`: ms of the database clock as estimated.
     """
@@ -64,6 +67,8 @@ class WebPorts(msgspec.Struct, frozen=True):
     log: CommandLog
     keys: Keys
     vault: Vault
+    secrets: Secrets
+    secret_store: SecretStore
     views: Views | None
     demand: Demand
     secret: bytes
@@ -102,6 +107,7 @@ def build_app(
         jobs = Jobs(
             ports.log,
             ports.vault,
+            ports.secrets,
             definitions,
             now=ports.now,
             new_id=ports.new_id,
@@ -110,6 +116,7 @@ def build_app(
         )
         previews = Previews(definitions, CronTeller(), Loads(ports.demand, ports.now), ports.now)
         routes += commandside.api.routes.handlers(jobs, previews, _report)
+        routes += secret_handlers(ports.secret_store)
     page = _ENCODE(document(routes))
 
     @get("/openapi.json", opt={"scope": _OPEN, "query": {}})

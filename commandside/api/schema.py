@@ -8,6 +8,7 @@ from typing import Any, Final
 from commandside import definition as d
 from commandside import policies as p
 from commandside.preview import COUNT, COUNT_MAX, LOADS
+from commandside.secret_port import SCHEMES
 from commandside.when import PARTS_MAX, RUNS_MAX
 from domain.idempotency import TEMPLATE_BYTES_MAX
 from domain.job.events import ALLOW, LIMITS
@@ -51,7 +52,16 @@ TARGET: Final = _object(
         "headers": {
             "type": "object",
             "maxProperties": HEADERS_MAX,
-            "additionalProperties": {"type": "string"},
+            "additionalProperties": {
+                "anyOf": [
+                    {"type": "string"},
+                    _object(
+                        {"secret": _text("its name"), "scheme": _text("such as Bearer, Basic")},
+                        "secret",
+                        description="a secret by its name, as it is at each attempt",
+                    ),
+                ]
+            },
             "description": "kept encrypted, and never shown again",
         },
     },
@@ -210,4 +220,18 @@ TRIGGER: Final = _object(
         "reason": REASON,
         "overlap": {"enum": ["skip", "allow"], "description": "allow: beside a run in flight"},
     }
+)
+SIGNING_KEY: Final = _object(
+    {
+        "scheme": {"enum": list(SCHEMES), "default": "v1"},
+        "overlap_s": {
+            "type": "integer",
+            "minimum": 0,
+            "default": 86_400,
+            "description": "for how long the keys of this scheme before it sign too",
+        },
+    }
+)
+SECRET: Final = _object(
+    {"value": _text("printable ASCII; user:password for the scheme Basic", maxLength=1024)}, "value"
 )

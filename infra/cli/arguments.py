@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any, Final
 
+from commandside.secret_port import SCHEMES
 from domain.tenant import SCOPES
 
 ROLES: Final = {
@@ -40,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--ops-port", type=int, help="port of /readyz and the like; 0: chosen")
     _command(commands, "migrate", "bring the schema of Postgres forward")
     _keys(_command(commands, "keys", "make, list and revoke API keys"))
+    _signing(_command(commands, "signing", "show and renew the keys that sign a tenant's calls"))
     zones = _command(commands, "zones", "change over to this node's time zone data")
     actions = zones.add_subparsers(dest="action", required=True, metavar="ACTION")
     diff = actions.add_parser("diff", help="list the occurrences that would move; changes nothing")
@@ -107,6 +109,25 @@ def _up(command: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="written when everything serves: addresses, key, pids and versions as JSON",
+    )
+
+
+def _signing(command: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", required=True, metavar="ACTION")
+    shown = actions.add_parser("list", help="show the keys that sign, with what verifies them")
+    rotate = actions.add_parser("rotate", help="make a new key; the one before signs for a while")
+    for action in (shown, rotate):
+        _where(action, _KEPT)
+        action.add_argument("--tenant", required=True, metavar="NAME", help="name of the tenant")
+    rotate.add_argument(
+        "--scheme", choices=tuple(SCHEMES), default="v1", help="v1: HMAC-SHA256; v1a: Ed25519"
+    )
+    rotate.add_argument(
+        "--overlap-h",
+        type=float,
+        default=24.0,
+        metavar="HOURS",
+        help="for how long the keys of this scheme before it sign too (default: %(default)s)",
     )
 
 

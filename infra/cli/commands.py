@@ -4,10 +4,13 @@ import argparse
 from collections.abc import Callable
 from typing import Any, Final
 
+from domain.instant import HOUR
 from domain.tenant import SCOPES
 from infra.cli.arguments import ROLES
 from infra.settings import Settings, SettingsError, load
 from infra.up.running import CLICKHOUSE, KAFKA, POSTGRES, attached
+
+OVERLAP_H_MAX: Final = 720
 
 
 def run(words: argparse.Namespace) -> int:
@@ -100,6 +103,20 @@ def _keys(words: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
+def _signing(words: argparse.Namespace, settings: Settings) -> int:
+    from infra.up.schema import list_signing_keys, rotate_signing_key
+
+    settings = attached(settings, POSTGRES)
+    if words.action == "list":
+        print("\n".join(list_signing_keys(settings, words.tenant)) or "there are none")
+        return 0
+    if not 0 <= words.overlap_h <= OVERLAP_H_MAX:
+        raise SettingsError(f"--overlap-h {words.overlap_h:g}: 0 to {OVERLAP_H_MAX} hours")
+    overlap_ms = round(words.overlap_h * HOUR)
+    print(rotate_signing_key(settings, words.tenant, words.scheme, overlap_ms))
+    return 0
+
+
 def _zones(words: argparse.Namespace, settings: Settings) -> int:
     from infra import zones
 
@@ -140,6 +157,7 @@ _COMMANDS: Final[dict[str, Callable[[argparse.Namespace, Settings], int]]] = {
     "up": _up,
     "migrate": _migrate,
     "keys": _keys,
+    "signing": _signing,
     "doctor": _doctor,
     "zones": _zones,
 }

@@ -1,27 +1,33 @@
 """Tenants and their API keys in Postgres: made here by operators, found by the API."""
 
+from contextlib import closing
 from typing import Final
 
 import msgspec
 
 from commandside.ports import Unavailable
+from commandside.secret_port import V1
 from domain.ids import derived
 from domain.tenant import KID_BYTES, SCOPES, KeyRecord, mint, secret_hash
 from infra.ids import new_secret
 from infra.postgres import append
 from infra.postgres.async_wire import AsyncWire
 from infra.postgres.connection import Reconnecting, parameters
+from infra.postgres.secret_store import PostgresSecretStore
 from infra.postgres.wire import Broken
 from infra.vault import pepper, wrap_key
 
 NAME_MAX: Final = 128
 FIRST_KEY: Final = 1
+FIRST_SIGNING_KEY: Final = "first"
+FOR_EVER: Final = 0
 
 _TENANT: Final = """
 insert into tenants (tenant_id, name, created_at) values (%s, %s, tocsin_now())
 on conflict (name) do update set name = excluded.name
 returning tenant_id
 """
+_KNOWN: Final = "select 1 from tenants where tenant_id = %s"
 # Two that make the same tenant at once: the first key stays, since nothing is sealed under another.
 _FIRST_KEY: Final = """
 insert into tenant_keys (tenant_id, key_id, wrapped, created_at)
@@ -68,6 +74,7 @@ class Tenants:
 
     def __init__(self, conninfo: str, master: bytes) -> None:
         """`master` is the installation's master key."""
+        self._conninfo = conninfo
         self._link = Reconnecting(conninfo, "tenants")
         self._master = master
 
@@ -83,7 +90,23 @@ class Tenants:
             assert row[0].bytes == tenant_id, "a tenant's id is a function of its name"
             values = {"tenant": tenant_id.hex(), "key": FIRST_KEY, "wrapped": wrapped}
             connection.execute(_FIRST_KEY, values)
+        with closing(self.secrets()) as secrets:
+            # The same command each time: a tenant's calls are signed from the first, by one key.
+            secrets.add_signing_key(tenant_id, V1, FOR_EVER, FIRST_SIGNING_KEY)
         return tenant_id
+
+    def known(self, name: str) -> bytes:
+        """Return the id of a tenant; raises TenantError where there is none of this name."""
+        tenant_id = derived("tenant", name.encode())
+        with self._link.use() as connection:
+            found = connection.execute(_KNOWN, (tenant_id.hex(),)).fetchone()
+        if found is None:
+            raise TenantError(f"there is no tenant {name!r}: `tocsin keys list` names them")
+        return tenant_id
+
+    def secrets(self) -> PostgresSecretStore:
+        """Return the secrets of all tenants, on a connection of their own."""
+        return PostgresSecretStore(self._conninfo, self._master)
 
     def create_key(
         self, tenant: str, *, name: str = "", scopes: tuple[str, ...] = SCOPES, env: str = "live"

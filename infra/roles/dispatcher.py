@@ -3,12 +3,12 @@
 from contextlib import ExitStack, closing
 from secrets import token_bytes
 
-from commandside.calls import no_signature
 from commandside.dispatcher import Dispatcher
 from commandside.flights import DispatcherPorts
 from domain.target import address_rules
 from infra import lifecycle
 from infra.postgres.fire_log import PostgresFireLog
+from infra.postgres.secret_store import PostgresSecretStore
 from infra.roles.process import Process, loop
 from infra.targets.addresses import AddressBook
 from infra.targets.curl import CurlDeliverer
@@ -41,9 +41,12 @@ def run(process: Process) -> int:
             )
         )
         vault = stack.enter_context(closing(TenantVault(process.conninfo, process.master)))
+        secrets = stack.enter_context(
+            closing(PostgresSecretStore(process.conninfo, process.master))
+        )
         queue = stack.enter_context(closing(process.queue(consumes=True)))
         ports = DispatcherPorts(
-            log, deliverer, vault, no_signature, process.faults, process.telemetry, token_bytes
+            log, deliverer, vault, secrets, process.faults, process.telemetry, token_bytes
         )
         dispatch = settings.dispatch
         dispatcher = Dispatcher(

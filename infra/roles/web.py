@@ -18,6 +18,7 @@ from infra.listening import free_port
 from infra.postgres.board import PostgresBoard
 from infra.postgres.command_log import PostgresCommandLog
 from infra.postgres.demand import PostgresDemand
+from infra.postgres.secret_store import PostgresSecretStore
 from infra.postgres.tenants import PostgresKeys
 from infra.request_heads import BoundedHeads
 from infra.roles.process import Process
@@ -61,6 +62,10 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
         stack.enter_context(closing(listener))
         vault = stack.enter_context(closing(TenantVault(conninfo, process.master)))
         demand = stack.enter_context(closing(PostgresDemand(conninfo)))
+        secrets, secret_store = (
+            stack.enter_context(closing(PostgresSecretStore(conninfo, process.master)))
+            for _ in range(2)
+        )
         views = None
         if query:
             board = stack.enter_context(closing(PostgresBoard(conninfo)))
@@ -81,6 +86,8 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
             appends,
             keys,
             vault,
+            secrets,
+            secret_store,
             views,
             demand,
             process.master,

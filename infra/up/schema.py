@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Final
 
+from commandside.command_port import BodyDiffers
+from commandside.secret_port import SCHEMES, TooManyKeys
 from domain.instant import rfc3339
 from domain.tenant import parse_key
 from infra.ids import new_id
@@ -60,6 +62,32 @@ def knows_key(settings: Settings, text: str) -> bool:
         return key is not None and any(
             found.kid == key.kid and not found.revoked_at for found in tenants.listed()
         )
+
+
+def list_signing_keys(settings: Settings, tenant: str) -> Iterator[str]:
+    """Yield a line for each key that signs a tenant's calls, the newest first.
+
+    Raises MasterKeyError, TenantError, Unavailable.
+    """
+    with closing(_tenants(settings)) as tenants, closing(tenants.secrets()) as secrets:
+        for key in secrets.signing_keys(tenants.known(tenant)):
+            until = f"until {rfc3339(key.expires_at)}" if key.expires_at else "in force"
+            scheme = next(name for name, number in SCHEMES.items() if number == key.scheme)
+            yield f"{key.key_id}  {scheme}  {key.text}  made {rfc3339(key.created_at)}  {until}"
+
+
+def rotate_signing_key(settings: Settings, tenant: str, scheme: str, overlap_ms: int) -> str:
+    """Make a key that signs a tenant's calls; returns what verifies them.
+
+    Raises MasterKeyError, TenantError, Unavailable.
+    """
+    with closing(_tenants(settings)) as tenants, closing(tenants.secrets()) as secrets:
+        try:
+            made = secrets.add_signing_key(tenants.known(tenant), SCHEMES[scheme], overlap_ms)
+        except TooManyKeys as error:
+            raise TenantError(str(error)) from error
+        assert not isinstance(made, BodyDiffers), "it is no command that could be repeated"
+        return made[0].text
 
 
 def _tenants(settings: Settings) -> Tenants:

@@ -19,6 +19,7 @@ from infra.memory.feed import MemoryFeed, MemoryPositions
 from infra.memory.history import MemoryHistories, MemoryHistory, MemoryRuns
 from infra.memory.keys import MemoryKeys
 from infra.memory.log import MemoryLog
+from infra.memory.secret_store import MemorySecretStore
 from infra.memory.vault import MemoryVault
 from infra.memory.views import MemoryBoardStore, MemoryParking
 from infra.vault import pepper
@@ -64,6 +65,7 @@ class World:
         self.commands = MemoryCommandLog(self.log)
         self.keys = MemoryKeys()
         self.vault = MemoryVault()
+        self.secrets = MemorySecretStore(self.clock.now)
         self.positions = MemoryPositions()
         board = MemoryBoardStore(self.positions)
         self.histories = MemoryHistories()
@@ -89,6 +91,8 @@ class World:
             self.commands,
             self.keys,
             self.vault,
+            self.secrets,
+            self.secrets,
             views,
             MemoryDemand(self.log),
             SECRET,

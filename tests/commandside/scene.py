@@ -23,6 +23,7 @@ from infra.memory.due_index import MemoryDueIndex
 from infra.memory.fire_log import Fate, MemoryFireLog
 from infra.memory.log import MemoryLog
 from infra.memory.ready_queue import MemoryBroker, MemoryReadyQueue
+from infra.memory.secret_store import MemorySecretStore
 from infra.memory.targets import MemoryDeliverer, Reply
 from infra.memory.vault import MemoryVault
 from tests.contracts import jobs
@@ -90,6 +91,7 @@ class Scene:
         self.index = MemoryDueIndex(self.log)
         self.sender = MemoryReadyQueue(self.broker, produces=True, consumes=False)
         self.vault = MemoryVault()
+        self.secrets = MemorySecretStore(self.clock.now)
         self.telemetry = Telemetry()
         self.faults = Faults()
         self.heap_max, self.host_share = heap_max, host_share
@@ -109,7 +111,7 @@ class Scene:
             self.fire_log,
             self.deliverer,
             self.vault,
-            lambda _tenant, _key, _seconds, _body: b"",
+            self.secrets,
             self.faults,
             self.telemetry,
             self._new_id,

@@ -4,6 +4,8 @@ import datetime as dt
 import json
 from typing import Any
 
+from standardwebhooks import Webhook
+
 from infra.embedded.processes import wait_until
 from tests.end_to_end.cell import Cell
 from tests.end_to_end.receiver import Receiver
@@ -52,6 +54,8 @@ def test_a_job_of_the_original_design_fires_with_its_headers_and_plans_its_next_
     )
     first = receiver.wait_for_keys(1, FIRE_S)[0]
 
+    (signing,) = cell.client.get("/v1/signing-keys").json()["items"]
+    Webhook(signing["secret"]).verify(first.body, first.headers)
     assert first.method == "POST"
     assert first.path == "/report?x=1"
     assert json.loads(first.body) == payload

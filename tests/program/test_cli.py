@@ -106,6 +106,22 @@ def test_a_key_is_printed_once_and_can_be_read(tocsin: Tocsin, settings_of: dict
     assert done.out.count("\n") == 1
 
 
+def test_a_tenants_calls_are_signed_from_the_first_and_the_key_can_be_renewed(
+    tocsin: Tocsin, settings_of: dict[str, str]
+) -> None:
+    tocsin("migrate", **settings_of)
+    tocsin("keys", "create", "--tenant", "signer", **settings_of)
+    (first,) = tocsin("signing", "list", "--tenant", "signer", **settings_of).out.splitlines()
+    assert "  v1  whsec_" in first
+    made = tocsin("signing", "rotate", "--tenant", "signer", "--overlap-h", "1", **settings_of)
+    assert made.out.startswith("whsec_")
+    new, old = tocsin("signing", "list", "--tenant", "signer", **settings_of).out.splitlines()
+    assert made.out.strip() in new
+    assert "  until 2" in old
+    absent = tocsin("signing", "list", "--tenant", "nobody", **settings_of)
+    assert (absent.status, "no tenant 'nobody'" in absent.err) == (1, True)
+
+
 def test_a_key_is_listed_and_revoked_by_its_id(tocsin: Tocsin, settings_of: dict[str, str]) -> None:
     tocsin("migrate", **settings_of)
     made = parse_key(tocsin("keys", "create", "--tenant", "acme", **settings_of).out.strip())

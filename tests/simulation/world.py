@@ -26,6 +26,7 @@ from infra.memory.due_index import MemoryDueIndex
 from infra.memory.fire_log import Fate, MemoryFireLog
 from infra.memory.log import MemoryLog
 from infra.memory.ready_queue import MemoryBroker, MemoryReadyQueue
+from infra.memory.secret_store import MemorySecretStore
 from infra.memory.shard_leases import MemoryShardLeases
 from infra.memory.targets import NEVER_US, MemoryDeliverer, Reply
 from infra.memory.vault import MemoryVault
@@ -195,7 +196,7 @@ class _Dispatching:
             self._log,
             self._deliverer,
             MemoryVault(),
-            lambda _tenant, _key, _seconds, _body: b"",
+            MemorySecretStore(world.clock.now),
             faults,
             world.figures,
             world.random.randbytes,

@@ -88,6 +88,13 @@ EXCLUSIONS: Final = (
 EXCLUDING_SPEC: Final = msgspec.structs.replace(
     PAUSING_SPEC, exclude=("holidays",), exclusions=EXCLUSIONS
 )
+NAMING_SPEC: Final = msgspec.structs.replace(
+    EXCLUDING_SPEC,
+    target=msgspec.structs.replace(
+        EXCLUDING_SPEC.target,
+        headers=(Header("X-Token", b"sealed"), Header("Authorization", b"", "crm", "Bearer")),
+    ),
+)
 
 EVENTS: Final[dict[str, DomainEvent]] = {
     "job.defined.v1 least": job.Defined(AT, TENANT, 1, PLAIN_SPEC, AT - 1),
@@ -116,6 +123,12 @@ EVENTS: Final[dict[str, DomainEvent]] = {
     "job.replanned.v1 excluding least": job.Replanned(AT, AT, "2026c", "calendar"),
     "job.replanned.v1 excluding full": job.Replanned(
         AT, AT, "2026c", "calendar", PASSED, TENANT, EXCLUSIONS
+    ),
+    "job.defined.v1 naming full": job.Defined(
+        AT, TENANT, 2, NAMING_SPEC, AT, "invoices", "k_0123", "2026b"
+    ),
+    "job.revised.v1 naming full": job.Revised(
+        AT, NAMING_SPEC, 3, AT, RUN, PASSED, "k_0123", "2026b", TENANT
     ),
     "job.failing.v1 least": job.Failing(AT, AT, 0),
     "job.failing.v1 full": job.Failing(AT, AT, 2, TENANT),
@@ -217,6 +230,8 @@ READ_ONLY: Final = frozenset(
         "job.revised.v1 pausing full",
         "job.replanned.v1 least",
         "job.replanned.v1 full",
+        "job.defined.v1 excluding full",
+        "job.revised.v1 excluding full",
     }
 )
 """Recorded before their kind had its last fields: read for ever, and not written any more."""

@@ -1,0 +1,62 @@
+"""The store of secrets in a real Postgres."""
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from commandside.ports import KeyGone
+from infra.postgres.secret_store import PostgresSecretStore
+from infra.postgres.tenants import Tenants
+from infra.vault import master_key
+from tests.contracts.secret_store import SecretStoreContract
+
+
+class TestPostgresSecretStore(SecretStoreContract):
+    """In Postgres."""
+
+    @pytest.fixture
+    def master(self, tmp_path: Path) -> bytes:
+        return master_key(tmp_path / "master.key", create=True)
+
+    @pytest.fixture(autouse=True)
+    def _tenants(self, log_database: str, master: bytes) -> None:
+        with closing(Tenants(log_database, master)) as tenants:
+            self.tenant, self.other = tenants.ensure("acme"), tenants.ensure("other")
+        # A tenant has a key from the first; the suite begins without one.
+        with psycopg.connect(log_database) as connection:
+            connection.execute("delete from signing_keys")
+
+    @pytest.fixture
+    def store(self, log_database: str, master: bytes) -> Iterator[PostgresSecretStore]:
+        with closing(PostgresSecretStore(log_database, master)) as store:
+            yield store
+
+    @pytest.fixture
+    def elsewhere(self, log_database: str, master: bytes) -> Iterator[PostgresSecretStore]:
+        with closing(PostgresSecretStore(log_database, master)) as store:
+            yield store
+
+    def now_s(self) -> int:
+        return int(time.time())
+
+    def test_no_secret_is_in_the_database_as_it_is(
+        self, store: PostgresSecretStore, log_database: str
+    ) -> None:
+        store.put_secret(self.tenant, "crm", b"open sesame")
+        with psycopg.connect(log_database) as connection:
+            rows = connection.execute("select sealed from tenant_secrets").fetchall()
+        assert rows
+        assert all(b"sesame" not in bytes(sealed) for (sealed,) in rows)
+
+    def test_the_end_of_the_tenants_key_is_the_end_of_its_secrets(
+        self, store: PostgresSecretStore, elsewhere: PostgresSecretStore, log_database: str
+    ) -> None:
+        store.put_secret(self.tenant, "crm", b"open sesame")
+        with psycopg.connect(log_database) as connection:
+            connection.execute("delete from tenant_keys where tenant_id = %s", (self.tenant.hex(),))
+        with pytest.raises(KeyGone):
+            elsewhere.value(self.tenant, "crm", self.now_s())

@@ -20,7 +20,8 @@ def test_no_module_is_longer_than_its_subject() -> None:
 
 
 def test_every_module_is_named_after_its_subject() -> None:
-    unnamed = [path for path in modules(*PACKAGES, "tests", "bench") if path.stem in SAYS_NOTHING]
+    everywhere = modules(*PACKAGES, "tests", "bench", "clients")
+    unnamed = [path for path in everywhere if path.stem in SAYS_NOTHING]
     unnamed += [path for path in files() if SAYS_NOTHING & set(path.parts[:-1])]
     assert unnamed == []
 
@@ -28,7 +29,7 @@ def test_every_module_is_named_after_its_subject() -> None:
 def test_no_folder_or_module_is_named_after_a_stdlib_module() -> None:
     shadowing = {
         str(path)
-        for path in modules(*PACKAGES)
+        for path in modules(*PACKAGES, "clients")
         for part in (*path.parts[:-1], path.stem)
         if part in sys.stdlib_module_names and part != "__init__"
     }

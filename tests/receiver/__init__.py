@@ -1,0 +1,1 @@
+"""Tests of the receiver kit, `clients/receiver`."""

@@ -1,24 +1,20 @@
 """Signed calls, as Tocsin sends them."""
 
-import base64
 from typing import Final
 
 import msgspec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from infra.targets import sign
+from commandside.secret_port import V1, V1A
+from infra import signing
 from tocsin_receiver import Delivery, Verifier
 
 KEY: Final = bytes(range(24))
-SECRET: Final = sign.format_secret(KEY)
+SECRET: Final = signing.format_secret(KEY)
 OTHER_KEY: Final = bytes(range(100, 132))
-OTHER_SECRET: Final = sign.format_secret(OTHER_KEY)
+OTHER_SECRET: Final = signing.format_secret(OTHER_KEY)
 
-PRIVATE: Final = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
-PUBLIC: Final = "whpk_" + base64.b64encode(
-    PRIVATE.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
-).decode("ascii")
+PRIVATE_KEY: Final = bytes(range(32))
+PUBLIC: Final = signing.shown(V1A, PRIVATE_KEY)
 
 NOW_S: Final = 1_790_000_000
 """The time of tests that have a clock of their own."""
@@ -52,7 +48,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
     def headers(self) -> dict[str, str]:
         """Return the headers, signed by our own signer."""
-        signature = sign.signature(self.keys, self.key, self.sent_s, self.body)
+        signers = [signing.signer(V1, key) for key in self.keys]
+        signature = signing.signature(signers, self.key, self.sent_s, self.body)
         return {
             "Content-Type": "application/json",
             "Idempotency-Key": self.key,
@@ -75,5 +72,5 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 def ed25519_signature(key: str, sent_s: int, body: bytes) -> str:
     """Return a `v1a` signature."""
-    signed = f"{key}.{sent_s}.".encode() + body
-    return "v1a," + base64.b64encode(PRIVATE.sign(signed)).decode("ascii")
+    signers = [signing.signer(V1A, PRIVATE_KEY)]
+    return signing.signature(signers, key, sent_s, body).decode("ascii")

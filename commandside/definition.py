@@ -18,7 +18,7 @@ import msgspec
 
 from commandside import policies
 from commandside.patch import PAYLOADS, lifted, over, removes_payload
-from commandside.when import RECURRING, SPAN, read_span, read_when
+from commandside.when import RECURRING, SPAN, counts_ends, read_span, read_when
 from domain import wording
 from domain.idempotency import DEFAULT_TEMPLATE, Template, parse_template
 from domain.job import events as e
@@ -57,11 +57,11 @@ _SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "retry": ("retry",),
     "timeout": ("timeout_s",),
     "template": ("idempotency_key_template",),
-    "overlap": ("overlap", "allow_overlap", "overlap_limit"),
-    "misfire": ("misfire", "catch_up_window_s"),
+    "overlap": ("overlap", "allow_overlap", "overlap_limit", "from"),
+    "misfire": ("misfire", "catch_up_window_s", "from"),
     "lateness": ("max_lateness_s",),
     "failures": ("pause_after_failures",),
-    "jitter": ("jitter_s", "exact"),
+    "jitter": ("jitter_s", "exact", "from"),
     "name": ("name",),
     "labels": ("labels",),
 }
@@ -97,7 +97,6 @@ NOT_YET: Final = frozenset(
         "backfill",
         "catch_up",
         "exclude",
-        "from",
         "heartbeat_timeout_s",
         "max_run_time_s",
     }
@@ -407,7 +406,9 @@ class _Reader:
         if not isinstance(exact, bool):
             self.refuse("/exact", "true or false")
             return
-        default = 0 if exact or self.one_time else JITTER_MS
+        # The ends of runs spread a fixed delay by themselves; jitter would only lengthen it.
+        alone = self.one_time or counts_ends(self.body)
+        default = 0 if exact or alone else JITTER_MS
         jitter = self.duration("jitter_s", default, 0, JITTER_MS_MAX)
         if exact and jitter:
             self.refuse("/jitter_s", "an exact job has no jitter")

@@ -19,7 +19,7 @@ from commandside.demand import Demand, Demanded
 from commandside.replies import Instant
 from domain.instant import DAY, HOUR, LAST, SECOND, rfc3339
 from domain.job.state import JobState
-from domain.schedule.schedule import Plan, ScheduleBreach
+from domain.schedule.schedule import DelayPlan, Plan, ScheduleBreach
 from domain.slots import slots_of, spread_of
 
 STEPS_MAX: Final = 500_000
@@ -67,7 +67,9 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
         Meta(description="of jobs: own, each its own; expected, evenly within their jitter_s"),
     ]
     exact: Annotated[bool, Meta(description="every job is counted, each by its own spread")]
-    left_out: Annotated[int, Meta(description="jobs that are not counted: too many, too often")]
+    left_out: Annotated[
+        int, Meta(description="jobs that are not counted: too many, too often, from completion")
+    ]
     seconds: (
         Annotated[
             list[Both],
@@ -102,7 +104,10 @@ class Loads:
         also = _Tally(known.fires.since)
         spread = {} if new.spread_ms is None else {new.spread_ms: 1}
         added = also.add(_Shared(new.slots, new.jitter_ms, new.max_runs, spread, 1 - len(spread)))
-        assert added, "one job alone is within the bound"
+        if isinstance(new.slots, DelayPlan):
+            known = known._replace(left_out=known.left_out + 1)
+        else:
+            assert added, "one job alone is within the bound"
         return _answer(known, also, seconds=seconds)
 
     def _known(self, tenant_id: bytes, but: bytes) -> "_Known":
@@ -187,7 +192,12 @@ class _Tally:
         self._left = STEPS_MAX
 
     def add(self, shared: _Shared) -> bool:
-        """Count jobs; False where that is too much work, or their schedule cannot say."""
+        """Count jobs; False where that is too much work, or their schedule cannot say.
+
+        A fixed delay cannot: when its runs end is not known, so they would all be in one second.
+        """
+        if isinstance(shared.slots, DelayPlan):
+            return False
         slots = _slots(shared.slots, self.since // HOUR * HOUR)
         until = self.since + DAY
         first = bisect_left(slots, self.since if shared.runs else self.since - HOUR)

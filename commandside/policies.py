@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
+from commandside.when import counts_ends
 from domain.instant import DAY
 from domain.job import events as e
 from domain.run.decide import MAX_OPEN_RUNS
@@ -44,6 +45,9 @@ def overlap(reader: Reading) -> None:
         reader.refuse("/overlap", _one_of(OVERLAPS))
     elif "allow_overlap" in body and body["allow_overlap"] != (word == "allow"):
         reader.refuse("/allow_overlap", f"contradicts overlap {word}")
+    elif word != "skip" and counts_ends(body):
+        pointer = "/overlap" if "overlap" in body else "/allow_overlap"
+        reader.refuse(pointer, "skip is all there is from completion: its runs never meet")
     else:
         reader.values["overlap"] = e.OVERLAP_NAMES.index(word)
         reader.values["overlap_limit"] = _limit(reader, word)
@@ -71,12 +75,25 @@ def misfire(reader: Reading) -> None:
         reader.refuse("/misfire", _one_of(MISFIRES))
         return
     reader.values["misfire"] = e.MISFIRE_NAMES.index(word)
+    if counts_ends(reader.body):
+        _never_missed(reader, word)
+        return
     if word == "skip" and "catch_up_window_s" in reader.body:
         reader.refuse("/catch_up_window_s", "not with misfire skip: nothing is caught up")
         return
     usual = CATCH_UP_ALL_MS if word == "all" else 0
     window = reader.duration("catch_up_window_s", usual, WINDOW_MS_MIN, WINDOW_MS_MAX)
     reader.values["catch_up_window_ms"] = window
+
+
+def _never_missed(reader: Reading, word: str) -> None:
+    """Refuse what a fixed delay has no use for; the usual word is in every answer, so it may be."""
+    why = "nothing is ever missed from completion: it fires late; max_lateness_s is its bound"
+    if word != "latest":
+        reader.refuse("/misfire", f"latest, since {why}")
+    if "catch_up_window_s" in reader.body:
+        reader.refuse("/catch_up_window_s", f"not here: {why}")
+    reader.values["catch_up_window_ms"] = 0
 
 
 def failures(reader: Reading) -> None:

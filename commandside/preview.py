@@ -23,7 +23,14 @@ from domain.refusal import Refused
 from domain.schedule import zone
 from domain.schedule.jitter import due_at, jitter_ms
 from domain.schedule.once import read_instant
-from domain.schedule.schedule import Plan, ScheduleBreach, ScheduleSpec, between, passed
+from domain.schedule.schedule import (
+    FixedDelay,
+    Plan,
+    ScheduleBreach,
+    ScheduleSpec,
+    between,
+    passed,
+)
 from domain.schedule.schedule import warnings as warnings_of
 from domain.schedule.telling import local_text, zone_of
 from domain.tenant import Caller
@@ -58,7 +65,11 @@ class Preview(msgspec.Struct, kw_only=True):
     zone_data: Annotated[str, Meta(description="version of the zone data that this follows from")]
     fires: list[Fire]
     fires_in_24h: Annotated[
-        int | None, Meta(description=f"of this job alone; null: more than {COUNTED_MAX}")
+        int | None,
+        Meta(
+            description=f"of this job alone; null: more than {COUNTED_MAX}, or not known, as from "
+            "completion"
+        ),
     ]
     load: Annotated[
         Load | None, Meta(description="of the tenant, over the next 24 h; null: not asked for")
@@ -99,8 +110,10 @@ class Previews:
         runs = values["max_runs"] or LAST
         new = New(slots, most, values["max_runs"], job_id, jitter)
         try:
+            if isinstance(schedule, FixedDelay):
+                count = 1
             pairs = list(islice(_pairs(slots, after), min(count, runs)))
-            counted = passed(slots, at, at + DAY, COUNTED_MAX)
+            in_a_day = _fires_in_a_day(schedule, slots, at)
             load = None
             if told_load != "none":
                 seconds = told_load == "seconds"
@@ -109,7 +122,6 @@ class Previews:
                 )
         except ScheduleBreach as breach:
             raise invalid((Refused("", f"a fire cannot be worked out: {breach}"),)) from breach
-        in_a_day = counted[2] if counted else 0
         said, language = told(self._teller, schedule, language)
         return Preview(
             description=said,
@@ -123,6 +135,13 @@ class Previews:
             load=load,
             warnings=list(warnings_of(schedule, at)),
         )
+
+
+def _fires_in_a_day(schedule: ScheduleSpec, slots: Plan, at: int) -> int | None:
+    if isinstance(schedule, FixedDelay):
+        return None
+    counted = passed(slots, at, at + DAY, COUNTED_MAX)
+    return counted[2] if counted else 0
 
 
 def _asked(body: Mapping[str, Any], at: int) -> tuple[int, int, str]:

@@ -9,19 +9,20 @@ from typing import Any, Final
 from domain.refusal import Refused, token
 from domain.schedule import schedule as schedules
 from domain.schedule.apart import refuse_close
+from domain.schedule.delay import COMPLETION, ORIGINS
 from domain.schedule.once import read_instant
-from domain.schedule.schedule import OneTime, RRule, ScheduleSpec, Union
+from domain.schedule.schedule import FixedDelay, OneTime, RRule, ScheduleSpec, Union
 
 KINDS: Final = ("schedule", "every", "rrule", "schedules")
 """Each names a recurring schedule; one of them is given."""
 _FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "schedule": ("timezone", "dialect", "dst"),
-    "every": ("anchor", "timezone", "dst"),
+    "every": ("anchor", "from", "timezone", "dst"),
     "rrule": ("anchor", "timezone", "dst"),
     "schedules": ("timezone",),
 }
 """What may be said beside each."""
-RECURRING: Final = (*KINDS, "timezone", "dialect", "dst", "anchor")
+RECURRING: Final = (*KINDS, "timezone", "dialect", "dst", "anchor", "from")
 _PART: Final = frozenset(RECURRING) - {"schedules"}
 PARTS_MAX: Final = 8
 """Schedules of one job. The least distance of two fires is kept within each."""
@@ -96,6 +97,11 @@ def read_recurring(body: Mapping[str, Any], min_interval_s: int) -> Found:
     return _either(found, tuple(strange))
 
 
+def counts_ends(body: Mapping[str, Any]) -> bool:
+    """Tell whether a body asks for a fixed delay: each run so long after the end of the last."""
+    return body.get("from") == COMPLETION
+
+
 def read_span(
     body: Mapping[str, Any], schedule: ScheduleSpec | None, at: int
 ) -> dict[str, int] | tuple[Refused, ...]:
@@ -156,6 +162,7 @@ _SUCH_AS: Final = {
     "anchor": "2027-03-01T09:00:00Z",
     "timezone": "Europe/Berlin or UTC",
     "dialect": "quartz",
+    "from": COMPLETION,
 }
 
 
@@ -208,14 +215,20 @@ def _every(body: Mapping[str, Any], min_interval_s: int) -> Found | Refused:
     texts = _Texts(body)
     text, (gap, fold) = texts.take("every"), texts.dst()
     # An interval of hours, minutes and seconds has nothing to do with a zone.
-    local = text is not None and text.startswith("P") and "T" not in text
+    local = text is not None and text.startswith("P") and "T" not in text and not counts_ends(body)
     zone = texts.take("timezone", None if local else "UTC")
     anchor = texts.take("anchor") if "anchor" in body else None
+    origin = texts.take("from", ORIGINS[0])
+    if origin is not None and origin not in ORIGINS:
+        detail = (
+            f"{origin[:20]!r} is not one of {', '.join(ORIGINS)}: equally far apart, or so long "
+            "after the end of each run"
+        )
+        texts.wrong.append(Refused("/from", detail))
     if texts.wrong or text is None or zone is None:
         return tuple(texts.wrong)
-    return schedules.parse_every(
-        text, anchor, zone, gap=gap, fold=fold, min_interval_s=min_interval_s
-    )
+    parse = schedules.parse_delay if origin == COMPLETION else schedules.parse_every
+    return parse(text, anchor, zone, gap=gap, fold=fold, min_interval_s=min_interval_s)
 
 
 def _rrule(body: Mapping[str, Any], min_interval_s: int) -> Found | Refused:
@@ -238,6 +251,9 @@ def _union(body: Mapping[str, Any], min_interval_s: int) -> Found | Refused:
         found = _part(part, body, min_interval_s)
         if isinstance(found, tuple):
             wrong += [Refused(f"/schedules/{number}{one.pointer}", one.detail) for one in found]
+        elif isinstance(found, FixedDelay):
+            detail = "not in one of several schedules: the end of a run has one next one"
+            wrong.append(Refused(f"/schedules/{number}/from", detail))
         elif not isinstance(found, OneTime | Union):
             parts.append(found)
     union = Union(tuple(parts))

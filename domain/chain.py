@@ -10,7 +10,7 @@ from domain import backlog
 from domain.job import state as job_state
 from domain.run import events as e
 from domain.run.state import Facts, OpenRun, Ready, Withheld
-from domain.schedule.schedule import OneTime, ScheduleBreach
+from domain.schedule.schedule import FixedDelay, OneTime, ScheduleBreach
 from domain.slots import End, Link, Slots, Span, ranges, with_passed
 
 __all__ = ["Chain", "End", "Link", "with_passed"]
@@ -127,7 +127,7 @@ def settle(
     `running_since`: first lease of the link that is begun and open, 0 if there is none. `held`: the
     nominal instant of a withheld frontier, which gets a verdict in its own stream.
     """
-    if at <= cursor or isinstance(job.facts.spec.schedule, OneTime):
+    if at <= cursor or isinstance(job.facts.spec.schedule, OneTime | FixedDelay):
         return ()
     pause = max(cursor, min(at, job.paused_at)) if isinstance(job, job_state.Paused) else at
     split = max(cursor, min(pause, running_since)) if running_since else pause

@@ -43,7 +43,16 @@ def next_link(job: s.JobState, at: int) -> chain.Link | None:
             return None
         due_at = chain.Chain(facts.job_id, facts.spec).due(run_at)
         return chain.Link(run_at, max(due_at, at))
+    if facts.spec.is_fixed_delay:
+        return _after_definition(facts, at)
     return _first_after(facts, max(facts.cursor, at))
+
+
+def _after_definition(facts: s.Facts, at: int) -> chain.Link | None:
+    """Return the first occurrence of a fixed delay; the state does not say what the others are."""
+    defined = facts.version == facts.spec_version and facts.cursor >= facts.changed_at
+    found = _first_after(facts, facts.cursor) if defined else None
+    return found if found and found.nominal > at else None
 
 
 def next_open(job: s.JobState, runs: tuple[rs.OpenRun, ...], at: int) -> chain.Link | None:
@@ -55,7 +64,8 @@ def next_open(job: s.JobState, runs: tuple[rs.OpenRun, ...], at: int) -> chain.L
     if waiting:
         first = min(waiting, key=lambda facts: facts.nominal)
         return chain.Link(first.nominal, first.due_at)
-    if job.facts.spec.is_one_time or job.facts.is_exhausted:
+    spec = job.facts.spec
+    if spec.is_one_time or spec.is_fixed_delay or job.facts.is_exhausted:
         return None
     return _first_after(job.facts, max(chain.cursor_of(job, runs), at))
 
@@ -71,6 +81,8 @@ def _first_after(facts: s.Facts, at: int) -> chain.Link | None:
 def following(facts: s.Facts, first: int) -> list[str]:
     """Return up to SHOWN occurrences of a job from `first` on (nominal, ms), as text."""
     spec = facts.spec
+    if spec.is_fixed_delay:
+        return [rfc3339(first)]
     try:
         found = list(_following(spec.schedule, first, spec.ends_at, spec.exclusions))
     except ScheduleBreach:

@@ -9,7 +9,15 @@ from typing import Any, Final, assert_never
 from domain.instant import rfc3339
 from domain.job import events as e
 from domain.retry import RetryPolicy
-from domain.schedule.schedule import Cron, Every, OneTime, RRule, ScheduleSpec, Union
+from domain.schedule.schedule import (
+    Cron,
+    Every,
+    FixedDelay,
+    OneTime,
+    RRule,
+    ScheduleSpec,
+    Union,
+)
 from domain.target import Header, HttpTarget
 
 REDACTED: Final = "…redacted"
@@ -48,6 +56,11 @@ def schedule(spec: ScheduleSpec) -> dict[str, Any]:
             for part in parts:
                 del part["type"]
             return {"type": "recurring", "schedules": parts}
+        case FixedDelay():
+            shown = {"type": "recurring", "every": spec.typed, "from": "completion"}
+            if spec.anchor:
+                shown["anchor"] = rfc3339(spec.anchor)
+            return shown | {"timezone": spec.zone}
         case _:
             assert_never(spec)
 
@@ -66,6 +79,8 @@ def summary(spec: ScheduleSpec) -> tuple[str, str]:
             return spec.typed, spec.zone
         case Every():
             return f"every {spec.typed}", spec.zone
+        case FixedDelay():
+            return f"every {spec.typed} from completion", spec.zone
         case RRule():
             return spec.text, spec.zone
         case Union():

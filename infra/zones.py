@@ -121,7 +121,7 @@ def _recurring(conninfo: str) -> Iterator[tuple[bytes, JobState]]:
             last = page[-1][0]
             states = jobs(len(page), b"".join(state for _, state in page))
             for (job_id, _), job in zip(page, states, strict=True):
-                if not job.facts.spec.is_one_time:
+                if not (job.facts.spec.is_one_time or job.facts.spec.is_fixed_delay):
                     yield job_id.bytes, job
 
 

@@ -15,6 +15,7 @@ from domain.job.events import ALLOW, LIMITS
 from domain.job.resume import CATCH_UPS
 from domain.retry import ATTEMPTS_MAX
 from domain.schedule.cron import DIALECTS
+from domain.schedule.delay import ORIGINS
 from domain.schedule.every import DURATION_LIMIT
 from domain.schedule.rrule import RRULE_LIMIT
 from domain.schedule.schedule import TEXT_LIMIT
@@ -110,6 +111,13 @@ _FIELDS: Final[dict[str, Any]] = {
         "where every and rrule begin (DTSTART), RFC 3339; default 2001-01-01 00:00 in the zone",
         maxLength=40,
     ),
+    "from": {
+        "enum": list(ORIGINS),
+        "default": ORIGINS[0],
+        "description": "what every is counted from: anchor (slots equally far apart), or "
+        "completion (each run so long after the end of the one before, retries included; the "
+        "first so long after the definition, or at starts_at or anchor)",
+    },
     "dialect": {"enum": list(DIALECTS), "default": "vixie", "description": "of schedule"},
     "dst": _object(
         {"gap": {"enum": ["next", "skip"]}, "fold": {"enum": ["first", "last", "both"]}}

@@ -9,7 +9,7 @@ import msgspec
 from domain.retry import RetryPolicy
 from domain.run.events import CatchUp, Passed
 from domain.schedule.exclusion import Exclusion
-from domain.schedule.schedule import OneTime, ScheduleSpec
+from domain.schedule.schedule import FixedDelay, OneTime, ScheduleSpec
 from domain.target import Target
 
 SKIP, ALLOW, BUFFER_ONE, BUFFER_ALL, CANCEL_OTHER = 0, 1, 2, 3, 4
@@ -65,6 +65,11 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def is_one_time(self) -> bool:
         """The job has one occurrence; the end of its run is the end of the job."""
         return isinstance(self.schedule, OneTime)
+
+    @property
+    def is_fixed_delay(self) -> bool:
+        """The end of each run says when the next one is."""
+        return isinstance(self.schedule, FixedDelay)
 
     @property
     def plans_at_lease(self) -> bool:

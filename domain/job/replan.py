@@ -35,7 +35,9 @@ def replan(
 
     Raises `ScheduleBreach` where the schedule cannot be worked out under these data.
     """
-    if job is None or not isinstance(job, s.Active | s.Paused) or job.facts.spec.is_one_time:
+    if job is None or not isinstance(job, s.Active | s.Paused):
+        return None
+    if job.facts.spec.is_one_time or job.facts.spec.is_fixed_delay:
         return None
     waits, held = chain.frontier(job, runs), chain.held(job, runs)
     run = waits or held

@@ -3,6 +3,7 @@
 from domain import chain
 from domain.draft import Draft
 from domain.envelope import Decision, Rejected
+from domain.instant import LAST
 from domain.job import events as e
 from domain.job import state as s
 from domain.job.command import By, Outcome, absent
@@ -10,7 +11,7 @@ from domain.job.planning import Settled, first_link, plan_next, settle, skipped,
 from domain.run import events as re
 from domain.run import state as rs
 from domain.run.planning import again
-from domain.schedule.schedule import OneTime
+from domain.schedule.schedule import FixedDelay, OneTime
 
 
 def revise(
@@ -41,9 +42,9 @@ class Revision:
     ) -> None:
         self.job, self.runs, self.spec, self.by, self.at = job, runs, spec, by, by.at
         self.draft = Draft(job.facts.job_id, job)
-        self.moved = spec.slots != job.facts.spec.slots
         self.frontier = chain.frontier(job, runs)
         self.held = chain.held(job, runs)
+        self.moved = spec.slots != job.facts.spec.slots and not self._keeps()
 
     def decide(self, zone_data: str) -> Decision:
         """Settle what was in force, say what is, and plan every run that waits anew."""
@@ -58,6 +59,22 @@ class Revision:
             after = max(settled.cursor, self.at)
             plan_next(self.draft, first_link(self.draft, after, self.at), after, self.at)
         return self.draft.decision(self.runs, command=self.by.command)
+
+    def _keeps(self) -> bool:
+        """Tell whether a fixed delay that stays keeps the occurrence which it has promised.
+
+        No schedule has its instant: counted from the edit it would be another.
+        """
+        old, new, run = self.job.facts.spec, self.spec, self.frontier or self.held
+        delay = new.schedule
+        if run is None or not isinstance(delay, FixedDelay) or delay != old.schedule:
+            return False
+        is_first = run.facts.nominal == max(old.starts_at, delay.anchor)
+        if is_first and new.starts_at != old.starts_at:
+            return False
+        inside = new.starts_at <= run.facts.nominal <= (new.ends_at or LAST)
+        spent = 0 < new.max_runs <= self.job.facts.begun
+        return inside and not spent and run.facts.nominal > self.at
 
     def _settled(self) -> Settled:
         """§3: what plans anew settles the schedule that was in force; another edit does not."""

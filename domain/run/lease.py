@@ -70,6 +70,9 @@ class _Lease:
         self.cursor = chain.cursor_of(job, (run, *beside))
         self.owed = chain.owed_after(job, facts)
         self.begun = tuple(other for other in beside if other.facts.begun)
+        if job.facts.spec.is_fixed_delay:
+            # An occurrence that ends here is followed as one that ran.
+            self.cursor = max(self.cursor, self.at)
         self.first = facts.is_link and not facts.begun
         self.read: tuple[s.OpenRun, ...] = ()
         """Runs beside this one that the decision appends to."""
@@ -89,9 +92,9 @@ class _Lease:
         return self._grant()
 
     def _is_misfire(self) -> bool:
-        """§7: chain runs only, at their first lease only."""
-        late = self.at - self.run.facts.due_at > MISFIRE_AFTER_MS
-        return late and self.first and not self.job.facts.spec.is_one_time
+        """§7: chain runs only, at their first lease only; what has no clock fires however late."""
+        late, spec = self.at - self.run.facts.due_at > MISFIRE_AFTER_MS, self.job.facts.spec
+        return late and self.first and not (spec.is_one_time or spec.is_fixed_delay)
 
     def _is_expired(self) -> bool:
         limit = self.job.facts.spec.max_lateness_ms

@@ -192,6 +192,8 @@ def _ended(job: js.JobState, run: s.OpenRun, own: Slice, at: int, *, alone: bool
         cursor = max(cursor, owed.cursor)
     if not plans_at_end(job, run.facts, alone=alone):
         return Decision(head.job_id, guards, (own,))
+    if head.spec.is_fixed_delay:
+        cursor = max(cursor, at)
     link = next_link(job, cursor, (run.facts.first_leased_at, at), owed)
     if isinstance(link, chain.Link) and head.is_exhausted:
         link = backlog.not_planned(chain.Chain(head.job_id, head.spec), link, at)

@@ -51,7 +51,7 @@ def parse_every(  # noqa: PLR0913 - each is a field of the define body
     if refused is not None:
         return refused
     try:
-        months, days, step_ms = _read_duration(every)
+        months, days, step_ms = read_duration(every)
     except ValueError as error:
         return Refused("/every", f"{every[:DURATION_LIMIT]!r} is not accepted: {error}")
     shortest_ms = step_ms or (months * 28 + days) * _DAY_S * 1000 - _JUMP_S * 1000
@@ -86,7 +86,7 @@ def read_anchor(anchor: str | None, timezone: str, *, whole_s: bool) -> int | Re
     return start
 
 
-def _read_duration(text: str) -> tuple[int, int, int]:
+def read_duration(text: str) -> tuple[int, int, int]:
     """Return months, days and ms, two of them 0; ValueError says what would be right."""
     found = _SHAPE.fullmatch(text) if len(text) <= DURATION_LIMIT else None
     if found is None or text in ("P", "") or found[5] == "T":

@@ -10,12 +10,13 @@ from domain.instant import LAST
 from domain.refusal import Refused
 from domain.schedule import caution, cron, walk, zone
 from domain.schedule.clock import FINER, ZONE_LIMIT, refuse_clock
+from domain.schedule.delay import DelayPlan, parse_delay, said_of_delay
 from domain.schedule.every import every_plan, parse_every, said_of_every
 from domain.schedule.fields import Wrong
 from domain.schedule.once import PAST_ALLOWED_MS, OneTimePlan, parse_one_time
 from domain.schedule.rrule import parse_rrule, rrule_plan, said_of_rrule
 from domain.schedule.slots import COUNT_LIMIT, Forward, Plan, ScheduleBreach, breach, passed
-from domain.schedule.spec import Cron, Every, OneTime, RRule, ScheduleSpec, Union
+from domain.schedule.spec import Cron, Every, FixedDelay, OneTime, RRule, ScheduleSpec, Union
 from domain.schedule.union import UnionPlan
 from domain.schedule.window import Window
 
@@ -23,7 +24,9 @@ __all__ = [
     "COUNT_LIMIT",
     "PAST_ALLOWED_MS",
     "Cron",
+    "DelayPlan",
     "Every",
+    "FixedDelay",
     "OneTime",
     "Plan",
     "RRule",
@@ -33,6 +36,7 @@ __all__ = [
     "Union",
     "between",
     "parse_cron",
+    "parse_delay",
     "parse_every",
     "parse_one_time",
     "parse_rrule",
@@ -113,6 +117,8 @@ def plan(spec: ScheduleSpec) -> Plan:
     """
     if isinstance(spec, OneTime):
         return Forward(OneTimePlan(spec.run_at))
+    if isinstance(spec, FixedDelay):
+        return DelayPlan(spec)
     if isinstance(spec, Union):
         return Forward(UnionPlan(tuple(map(plan, spec.parts))))
     try:
@@ -129,6 +135,8 @@ def plan(spec: ScheduleSpec) -> Plan:
 @lru_cache(PLANS_KEPT)
 def between(spec: ScheduleSpec, starts_at: int, ends_at: int) -> Plan:
     """Compile a schedule of which only the slots in [starts_at, ends_at] count; 0 is no end."""
+    if isinstance(spec, FixedDelay):
+        return DelayPlan(spec, starts_at, ends_at or LAST)
     return Window(plan(spec), starts_at, ends_at or LAST)
 
 
@@ -146,6 +154,8 @@ def warnings(spec: ScheduleSpec, at: int) -> tuple[str, ...]:
         return said_of_every(spec, at)
     if isinstance(spec, RRule):
         return said_of_rrule(spec, at)
+    if isinstance(spec, FixedDelay):
+        return said_of_delay(spec)
     fields = cron.read(spec.text, spec.dialect)
     dst = spec.gap, spec.fold
     return tuple(caution.sentences(fields, zone.load(spec.zone), dst, at // 1000))

@@ -68,4 +68,16 @@ class Union(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=5):
     parts: tuple[Part, ...]
 
 
-ScheduleSpec = OneTime | Part | Union
+class FixedDelay(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=6):
+    """Each run `step_ms` after the one before it has ended; the first not before `anchor`.
+
+    `typed` is the duration as the tenant sent it; `zone` is only what its instants are shown in.
+    """
+
+    typed: str
+    step_ms: int
+    anchor: int = 0
+    zone: str = "UTC"
+
+
+ScheduleSpec = OneTime | Part | Union | FixedDelay

@@ -7,7 +7,7 @@ from typing import Final, assert_never
 from domain.instant import LAST, SECOND, rfc3339
 from domain.schedule import zone
 from domain.schedule.fields import MONTHS
-from domain.schedule.spec import Cron, Every, OneTime, RRule, ScheduleSpec, Union
+from domain.schedule.spec import Cron, Every, FixedDelay, OneTime, RRule, ScheduleSpec, Union
 
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - local time, which has no zone of its own
 _PLAIN: Final = re.compile(r"[0-9*,/-]+(?: [0-9*,/-]+){4}")
@@ -38,6 +38,9 @@ def description(spec: ScheduleSpec) -> str:
             return f"by the rule {spec.text} from {rfc3339(spec.anchor)} on, in {spec.zone}"
         case Union():
             return "; and ".join(map(description, spec.parts))
+        case FixedDelay():
+            first = f", not before {rfc3339(spec.anchor)}" if spec.anchor else ""
+            return f"{_duration(spec.typed, counted=True)} after the end of each run{first}"
         case _:
             assert_never(spec)
 
@@ -129,13 +132,17 @@ def _values(field: str, unit: str, names: tuple[str, ...] = (), low: int = 0) ->
     return (f"{unit} " if plain else "") + _listed(said, "and")
 
 
-def _duration(text: str) -> str:
+def _duration(text: str, *, counted: bool = False) -> str:
+    """Say a duration; a single unit that comes first is "hour" ("every hour") unless `counted`."""
     days, _, times = text[1:].partition("T")
     words: list[str] = []
     for part, units in ((days, _UNITS), (times, _TIMES)):
         for number, unit in re.findall(r"([0-9.,]+)([A-Z])", part):
-            one = number.lstrip("0") == "1"
-            words.append(units[unit] if one and not words else f"{number} {units[unit]}s")
+            one, name = number.lstrip("0") == "1", units[unit]
+            if one and not words and not counted:
+                words.append(name)
+            else:
+                words.append(f"{number} {name}{'' if one and counted else 's'}")
     return _listed(words, "and")
 
 

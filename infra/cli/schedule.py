@@ -9,8 +9,9 @@ from commandside.when import read_recurring
 from domain.refusal import Refused
 from domain.schedule import zone
 from domain.schedule.cron import DIALECTS
+from domain.schedule.delay import ORIGINS
 from domain.schedule.once import read_instant
-from domain.schedule.schedule import ScheduleSpec, plan, warnings
+from domain.schedule.schedule import FixedDelay, ScheduleSpec, plan, warnings
 from domain.schedule.telling import local_text
 from infra.cli.schedule_lines import COUNT, COUNT_MAX, answer_lines, instant_text
 from infra.clock import wall_ms
@@ -35,8 +36,12 @@ def main(typed: list[str]) -> int:
         after = read_instant(words.after) if words.after else wall_ms()
     except ValueError as error:
         return _refused((Refused("/after", str(error)),))
+    if isinstance(spec, FixedDelay):
+        words.count = 1  # what follows it depends on how long the run takes
     if words.action == "next":
         _list(spec, after, words.count)
+        if isinstance(spec, FixedDelay):
+            print(*warnings(spec, after), sep="\n", file=sys.stderr)
     elif words.action == "explain":
         _explain(spec, after, words)
     else:
@@ -63,6 +68,11 @@ def _schedule_words(action: argparse.ArgumentParser) -> None:
     action.add_argument("--every", metavar="DURATION", help="instead: such as PT90M or P1M")
     action.add_argument("--rrule", metavar="RULE", help="instead: such as FREQ=MONTHLY;BYDAY=-1FR")
     action.add_argument("--anchor", metavar="INSTANT", help="where --every or --rrule begins")
+    action.add_argument(
+        "--from",
+        metavar="WORD",
+        help=f"what --every is counted from: {', '.join(ORIGINS)} of a run",
+    )
     action.add_argument("--timezone", metavar="NAME", default="UTC", help="default: UTC")
     action.add_argument(
         "--dialect", metavar="NAME", help=f"of the cron text: {', '.join(DIALECTS)}; default: vixie"
@@ -103,7 +113,7 @@ def _language(text: str) -> str:
 def _body(words: argparse.Namespace) -> dict[str, Any]:
     given = {
         name: getattr(words, name)
-        for name in ("schedule", "every", "rrule", "anchor", "timezone", "dialect")
+        for name in ("schedule", "every", "rrule", "anchor", "from", "timezone", "dialect")
         if getattr(words, name) is not None
     }
     dst = {name: getattr(words, name) for name in ("gap", "fold") if getattr(words, name)}

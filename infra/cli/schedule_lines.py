@@ -1,6 +1,7 @@
 """`tocsin schedule next --jsonl`: a question a line in, an answer a line out, as they come.
 
 A question is the schedule part of a definition, with `after` or `before` (RFC 3339) and `count`.
+`every` from `completion` has one answer: what follows a definition, or an end, at `after`.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from commandside.when import ENDS, RECURRING, read_recurring, read_span
 from domain.instant import SECOND, rfc3339
 from domain.refusal import Refused, token
 from domain.schedule.once import OneTimePlan, read_instant
-from domain.schedule.schedule import Plan, ScheduleBreach, between, plan
+from domain.schedule.schedule import DelayPlan, Plan, ScheduleBreach, between, plan
 
 LINE_BYTES_MAX: Final = 65_536
 COUNT_MAX: Final = 1_000
@@ -112,6 +113,11 @@ def _answer(body: dict[str, Any], now: Callable[[], int], min_interval_s: int) -
     slots = _plan(body, min_interval_s)
     backwards = "before" in body
     count = _count(body, 1 if backwards else COUNT)
+    if isinstance(slots, DelayPlan):
+        if backwards:
+            detail = "not from completion: it has no times but those that ends of runs give it"
+            raise _Wrong("invalid", Refused("/before", detail))
+        count = 1  # what follows it depends on how long the run takes
     if backwards:
         return {"previous_utc": _before(slots, _instant(body, "before"), count)}
     return {"next_utc": _after(slots, _instant(body, "after") if "after" in body else now(), count)}

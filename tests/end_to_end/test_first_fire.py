@@ -106,3 +106,33 @@ def one_time(receiver: Receiver, **more: Any) -> dict[str, Any]:
         "target": {"kind": "http", "url": f"{receiver.url}/once", "method": "POST"},
         "payload": {"a": 1},
     } | more
+
+
+def test_a_fixed_delay_counts_from_the_end_of_the_run_before(
+    either_cell: Cell, receiver: Receiver
+) -> None:
+    cell = either_cell
+    for role in ("api", "scheduler", "dispatcher", "projector"):
+        cell.start(role).started()
+    receiver.answer = lambda got: 503 if got.headers["tocsin-attempt"] == "1" else 200
+    job = cell.define(
+        {
+            "type": "recurring",
+            "every": "PT1M",
+            "from": "completion",
+            "target": {"kind": "http", "url": f"{receiver.url}/next", "method": "POST"},
+            "retry": {"max_attempts": 3, "backoff": "fixed", "base_s": 2, "jitter": "none"},
+        }
+    )
+    first, *_ = receiver.wait_for_keys(1, FIRE_S)
+    nominal_ms = int(first.key.rpartition("-")[2])
+    assert nominal_ms - _ms(job["at"]) == 60_000
+    (run,) = run_of_history(cell, job["job_id"], 1)
+    assert [attempt["status"] for attempt in run["attempts"]] == [503, 200]
+    after = cell.client.get(f"/v1/jobs/{job['job_id']}").json()
+    assert _ms(after["next_run_at"]) == _ms(run["ended_at"]) + 60_000
+    assert after["next_runs"] == [after["next_run_at"]]
+
+
+def _ms(text: str) -> int:
+    return round(dt.datetime.fromisoformat(text).timestamp() * 1000)

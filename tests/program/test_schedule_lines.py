@@ -202,3 +202,21 @@ def test_check_says_what_is_wrong_and_fails(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err.startswith("schedule: never matches")
     assert main(["schedule", "check", "--every", "PT90M"]) == 0
     assert "every 90 minutes" in capsys.readouterr().out
+
+
+def test_a_fixed_delay_has_one_next_time_and_none_before() -> None:
+    delay = {"every": "PT5M", "from": "completion"}
+    assert ask(**delay, count=5) == {"next_utc": ["2026-01-01T00:05:00Z"]}
+    assert ask(**delay, after="2026-03-01T10:00:30Z") == {"next_utc": ["2026-03-01T10:05:30Z"]}
+    assert ask(**delay, starts_at="2026-02-01T00:00:00Z") == {"next_utc": ["2026-02-01T00:00:00Z"]}
+    assert ask(**delay, before="2026-03-01T10:00:30Z")["reject"]["pointer"] == "/before"
+
+
+def test_the_command_says_why_a_fixed_delay_has_one_next_time(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["--every", "PT5M", "--from", "completion", "--after", "2026-01-01T00:00:00Z"]
+    assert main(["schedule", "next", *words]) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines() == ["2026-01-01T00:05:00Z  2026-01-01T00:05:00+00:00"]
+    assert "depend on how long runs take" in said.err

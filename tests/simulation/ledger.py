@@ -10,7 +10,7 @@ from domain.job import events as je
 from domain.job import state as js
 from domain.run import events as re
 from domain.run import state as rs
-from domain.schedule.schedule import ScheduleSpec, plan
+from domain.schedule.schedule import FixedDelay, ScheduleSpec, plan
 from infra.memory.log import MemoryLog
 from infra.memory.targets import Hit, MemoryDeliverer
 
@@ -164,6 +164,8 @@ def _in_force(events: list[je.JobEvent], until: int) -> Iterator[int]:
 
 
 def _between(schedule: ScheduleSpec, after: int, until: int) -> Iterator[int]:
+    if isinstance(schedule, FixedDelay):
+        return  # it has no slots but those that ends of runs give it
     slots = plan(schedule)
     slot = slots.next_after(after)
     while slot is not None and slot <= until:

@@ -9,7 +9,15 @@ from domain.job import events as job
 from domain.retry import RetryPolicy
 from domain.run import events as run
 from domain.schedule.exclusion import Exclusion, packed
-from domain.schedule.schedule import Cron, Every, OneTime, RRule, ScheduleSpec, Union
+from domain.schedule.schedule import (
+    Cron,
+    Every,
+    FixedDelay,
+    OneTime,
+    RRule,
+    ScheduleSpec,
+    Union,
+)
 from domain.target import Header, HttpTarget
 
 JOB: Final = bytes.fromhex("00010203040506070809a0a1a2a3a4a5")
@@ -106,6 +114,7 @@ EVENTS: Final[dict[str, DomainEvent]] = {
     "job.defined.v1 union": _of(
         Union((Cron("0 9 * * *", "0 9 * * *", "UTC"), Every("PT90M", SLOT, step_ms=5_400_000)))
     ),
+    "job.defined.v1 delay": _of(FixedDelay("PT5M", 300_000, SLOT, "Europe/Berlin")),
     "job.defined.v1 pausing least": job.Defined(AT, TENANT, 1, PLAIN_SPEC, AT - 1),
     "job.defined.v1 pausing full": job.Defined(
         AT, TENANT, 2, PAUSING_SPEC, AT, "invoices", "k_0123", "2026b"

@@ -102,7 +102,7 @@ def main() -> None:
     definitions = Definitions(Bounds())
     body, payload = read_job(line)
     _timed("strict JSON", count, lambda: read_job(line))
-    _timed("judge the definition", count, lambda: definitions.define(body, payload, AT))
+    _timed("judge the definition", count, lambda: definitions.define(body, payload, AT, bytes(16)))
     log: CommandLog = _Log()  # type: ignore[assignment]  # definitions only
     vault: Vault = _Vault()
     _timed("seal a payload", count, lambda: vault.seal(TENANT, TENANT, b"x" * 40))

@@ -20,12 +20,13 @@ from typing import Final
 from commandside.reports import Flight
 from commandside.timing import Entry
 from domain.job.events import JobSpec
+from domain.target import HttpTarget, origin_of
 
 Waiting = tuple[Flight, JobSpec, int]
 """A leased attempt that waits for room, the spec of its body, and the instant not to send after."""
 
 Origin = tuple[str, int]
-"""Host and port: a service is one, and neither its neighbours on the host nor those elsewhere."""
+"""Host and port, or the connection to a broker: a service is one, and its neighbours are not."""
 
 GRACE_US: Final = 100_000
 """A gate is not shut before it has been full for so long: a burst at a quick host is over then."""
@@ -41,7 +42,9 @@ KNOWN_MAX: Final = 50_000
 
 def origin(spec: JobSpec) -> Origin:
     """Return what a job calls."""
-    return spec.target.host, spec.target.port
+    target = spec.target
+    # Asked for every fire: the usual kind is told here.
+    return (target.host, target.port) if type(target) is HttpTarget else origin_of(target)
 
 
 class Gate:

@@ -3,7 +3,7 @@
 from binascii import b2a_base64
 from typing import Final
 
-from commandside.deliverer_port import Call
+from commandside.deliverer_port import AnyCall, Call, Message
 from commandside.ports import Vault
 from commandside.secret_port import Secrets
 from domain import ids
@@ -11,7 +11,7 @@ from domain.idempotency import Template, manual_suffix, render
 from domain.instant import SECOND, rfc3339
 from domain.job.events import JobSpec
 from domain.run.state import Facts
-from domain.target import BASIC, Header
+from domain.target import BASIC, Header, HttpTarget
 
 USER_AGENT: Final = b"User-Agent: Tocsin/0.1"
 
@@ -20,6 +20,11 @@ def occurrence_key(template: str, run: Facts) -> str:
     """Return the idempotency key of a run's occurrence, the same for every attempt."""
     suffix = manual_suffix(run.run_id) if run.kind in (ids.MANUAL, ids.BESIDE) else ""
     return render(Template(template), ids.text(ids.JOB, run.job_id), run.nominal, suffix)
+
+
+def _pair(line: bytes) -> tuple[str, bytes]:
+    name, _, value = line.partition(b": ")
+    return name.decode("ascii").lower(), value
 
 
 class Calls:
@@ -31,8 +36,10 @@ class Calls:
 
     def build(  # noqa: PLR0913 - a call is what a lease, a spec and two clocks say
         self, run: Facts, spec: JobSpec, pinned: JobSpec, *, token: int, at: int, not_after_us: int
-    ) -> Call:
-        """Return the call of a run's attempt; raises KeyGone, SecretMissing, Unavailable.
+    ) -> AnyCall:
+        """Return the call of a run's attempt, or its message.
+
+        Raises KeyGone, SecretMissing, Unavailable.
 
         `spec` is the job's current one, `pinned` the one whose body and key the run carries. `at`
         is the database clock, ms.
@@ -55,6 +62,18 @@ class Calls:
         if "user-agent" not in named:
             headers.append(USER_AGENT)
         headers += self._own(run, pinned, body, at)
+        if not isinstance(target, HttpTarget):
+            return Message(
+                token,
+                tenant_id,
+                target,
+                occurrence_key(pinned.key_template, run),
+                ids.text(ids.JOB, job_id),
+                [_pair(line) for line in headers],
+                body,
+                spec.timeout_ms,
+                not_after_us,
+            )
         return Call(
             token,
             tenant_id,

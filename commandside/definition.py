@@ -16,17 +16,18 @@ from typing import Any, Final
 
 import msgspec
 
-from commandside import policies
+from commandside import destination, policies
 from commandside.patch import PAYLOADS, lifted, over, removes_payload
 from commandside.when import RECURRING, SPAN, counts_ends, read_span, read_when
 from domain import wording
 from domain.idempotency import DEFAULT_TEMPLATE, Template, parse_template
 from domain.job import events as e
 from domain.problem import Reason, invalid
+from domain.queue_target import Grants
 from domain.refusal import Refused, token
 from domain.retry import ONE_TIME_DEFAULT, RECURRING_DEFAULT, RetryPolicy, parse_retry
 from domain.strict_json import shown
-from domain.target import AddressRules, HttpTarget, parse_http_target
+from domain.target import AddressRules, HttpTarget
 
 PAYLOAD_BYTES_MAX: Final = 1024 * 1024
 TIMEOUT_MS: Final = 30_000
@@ -37,9 +38,6 @@ JITTER_MS_MAX: Final = 3_600_000
 NAME_MAX: Final = 128
 KEY_MAX: Final = 255
 LABELS_MAX: Final = 20
-
-KEPT: Final = b""
-"""Value of a header that a change leaves as it is; no header has it as its value."""
 
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
 _LABEL: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?")
@@ -110,6 +108,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
     addresses: AddressRules = AddressRules()
     min_interval_s: int = 60
+    grants: Grants = {}
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -146,7 +145,9 @@ class Definitions:
         self._targets = _Known()
         self._policies = _Known()
 
-    def define(self, body: Mapping[str, Any], payload: bytes | None, at: int) -> Asked:
+    def define(
+        self, body: Mapping[str, Any], payload: bytes | None, at: int, tenant_id: bytes
+    ) -> Asked:
         """Read a whole definition at `at`; raises Problem. `payload`: that member as sent."""
         reader = _Reader(lifted(body), payload, at, self.bounds, None)
         reader.refuse_strangers()
@@ -162,7 +163,12 @@ class Definitions:
         if policy is None:
             other = {name: value for name, value in values.items() if name not in _OTHER_VALUES}
             policy = self._policies.put(policies, other)
-        return Asked({**policy, **target, **values}, key)
+        found = {**policy, **target, **values}
+        if type(found["target"]) is not HttpTarget:
+            destination.judge_queue(
+                found["target"], len(found["payload"]), tenant_id, self.bounds.grants
+            )
+        return Asked(found, key)
 
     def outline(self, body: Mapping[str, Any], payload: bytes | None, at: int) -> Asked:
         """Read what there is of a definition, and its schedule in any case; raises Problem."""
@@ -177,7 +183,12 @@ class Definitions:
         return Asked(reader.read(tuple(given)), key)
 
     def change(
-        self, patch: Mapping[str, Any], payload: bytes | None, old: e.JobSpec, at: int
+        self,
+        patch: Mapping[str, Any],
+        payload: bytes | None,
+        old: e.JobSpec,
+        at: int,
+        tenant_id: bytes,
     ) -> Asked:
         """Read a merge patch (RFC 7396) over what a job says now; raises Problem.
 
@@ -192,7 +203,12 @@ class Definitions:
         reader.refuse_strangers()
         if "key" in body:
             reader.refuse("/key", "the name of a job cannot be changed")
-        return Asked(reader.read(touched))
+        found = reader.read(touched)
+        target = found.get("target", old.target)
+        if type(target) is not HttpTarget and not found.keys().isdisjoint(("target", "payload")):
+            size = len(found["payload"]) if "payload" in found else destination.opened(old.payload)
+            destination.judge_queue(target, size, tenant_id, self.bounds.grants)
+        return Asked(found)
 
 
 class _Reader:
@@ -264,52 +280,7 @@ class _Reader:
             self.values.update(found)
 
     def target(self) -> None:
-        given = self.body.get("target")
-        if not isinstance(given, dict):
-            self.refuse("/target", 'an object such as {"kind": "http", "url": "https://…"}')
-            return
-        kind = given.get("kind")
-        if kind != "http":
-            self.refuse("/target/kind", f"{_LATER}; http is" if kind == "kafka" else "http")
-            return
-        for name in given:
-            if name not in ("kind", "url", "method", "headers"):
-                self.refuse(
-                    f"/target/{_escaped(name)}", "unknown field; kind, url, method, headers"
-                )
-        url, method = given.get("url"), given.get("method", "POST")
-        headers = given.get("headers", {})
-        if not isinstance(url, str):
-            self.refuse("/target/url", "an absolute URL that begins with http:// or https://")
-        if not isinstance(method, str):
-            self.refuse("/target/method", "the name of a method, such as POST")
-        if not isinstance(headers, dict):
-            self.refuse("/target/headers", "an object of header names and values")
-        if isinstance(url, str) and isinstance(method, str) and isinstance(headers, dict):
-            self.http_target(url, method, headers)
-
-    def http_target(self, url: str, method: str, headers: dict[str, Any]) -> None:
-        before = () if self.old is None else self.old.target.headers
-        kept = {
-            name
-            for name, value in headers.items()
-            if value == wording.REDACTED and any(header.name == name for header in before)
-        }
-        plain = {name: "kept" if name in kept else value for name, value in headers.items()}
-        for name in headers:
-            if name.lower() == "content-type":
-                self.refuse(f"/target/headers/{_escaped(name)}", "content_type says it already")
-        found = parse_http_target(url, method, plain, self.bounds.addresses)
-        if not isinstance(found, HttpTarget):
-            self.wrong.extend(found)
-            return
-        if kept:
-            parts = tuple(
-                msgspec.structs.replace(header, value=KEPT) if header.name in kept else header
-                for header in found.headers
-            )
-            found = msgspec.structs.replace(found, headers=parts)
-        self.values["target"] = found
+        destination.read(self)
 
     def payload(self) -> None:
         given = [name for name in PAYLOADS if name in self.body]

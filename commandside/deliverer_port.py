@@ -1,26 +1,44 @@
 """The port through which the dispatcher calls targets."""
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
+from domain.target import QueueTarget
+
 UNSENDABLE: Final = "unsendable"
 """A header that would be two, or end the text: never sent, and no retry could mend it."""
+MESSAGE_TOO_LARGE: Final = "message_too_large"
+"""The broker takes no message of this size."""
 ERRORS: Final = frozenset(
     {
         "bad_response",
         "blocked_address",
+        "broker_down",
+        "confirm_lost",
         "connect",
         "dns",
+        MESSAGE_TOO_LARGE,
+        "no_connection",
+        "not_authorized",
+        "refused",
         "reset",
         "response_too_large",
         "send_deadline",
+        "throttled",
         "timeout",
         "tls",
+        "unknown_exchange",
+        "unknown_queue",
+        "unknown_topic",
+        "unroutable",
         UNSENDABLE,
     }
 )
+"""What can be said instead of a status, or beside it; docs/targets.md says what each means."""
+DEAD_ERRORS: Final = frozenset({MESSAGE_TOO_LARGE, UNSENDABLE})
+"""Nobody but the job's owner can mend these; all others may have passed at the next attempt."""
 CONNECT_TIMEOUT_MS: Final = 5_000
 """Resolving, connecting and TLS together; what is longer is a failed attempt."""
 RESPONSE_BYTES_MAX: Final = 65_536
@@ -40,7 +58,7 @@ KEPT_HEADERS: Final = frozenset(
 
 
 class Call(msgspec.Struct, gc=False):
-    """One attempt, ready to send.
+    """One attempt to call an HTTP target, ready to send.
 
     `token` is the caller's and comes back on the answer. `headers` are complete lines
     (`b"Name: value"`), `Content-Type` among them if there is a body; `Host`, `Content-Length` and
@@ -62,11 +80,35 @@ class Call(msgspec.Struct, gc=False):
     not_after_us: int
 
 
+class Message(msgspec.Struct, gc=False):
+    """One attempt to send to a queue, ready to send: the counterpart of a `Call`.
+
+    `key` is the idempotency key, `group` stands where the target names no key or group of its own.
+    `headers` are the names, in lower case, and values that a call would carry, `content-type` among
+    them if there is a body. `timeout_ms` is one deadline for connecting and the confirmation.
+    """
+
+    token: int
+    tenant_id: bytes
+    target: QueueTarget
+    key: str
+    group: str
+    headers: list[tuple[str, bytes]]
+    body: bytes
+    timeout_ms: int
+    not_after_us: int
+
+
+AnyCall = Call | Message
+C_contra = TypeVar("C_contra", contravariant=True)
+
+
 class Answer(msgspec.Struct, gc=False):
     """What came of one call.
 
-    `status` is 0 if no complete header block came. `error` is empty or one of `ERRORS`; it can
-    stand beside a status (the body was cut or too long: the status holds). `sent` is false only
+    `status` is 0 if no complete header block came, and for every message: one without an `error`
+    was confirmed by its broker. `error` is empty or one of `ERRORS`; it can stand beside a status
+    (the body was cut or too long: the status holds). `sent` is false only
     if no byte of the request can have reached the target. `headers` are those of `KEPT_HEADERS`,
     names in lower case; `body` is its first `KEPT_BODY_BYTES`.
     """
@@ -81,7 +123,7 @@ class Answer(msgspec.Struct, gc=False):
     body: bytes = b""
 
 
-class Deliverer(Protocol):
+class Deliverer(Protocol[C_contra]):
     """Calls targets concurrently; neither `submit` nor `poll` ever blocks or raises on an answer.
 
     Every submitted call is answered exactly once, by `poll`, in any order.
@@ -97,7 +139,7 @@ class Deliverer(Protocol):
         """How many more calls `submit` takes now; more is a bug of the caller."""
         ...
 
-    def submit(self, calls: Sequence[Call]) -> None:
+    def submit(self, calls: Sequence[C_contra]) -> None:
         """Take calls; at most `room`."""
         ...
 

@@ -7,7 +7,7 @@ import msgspec
 
 from commandside.bulkhead import Bulkhead, Gate, Origin, Waiting, origin
 from commandside.calls import Calls
-from commandside.deliverer_port import Call, Deliverer
+from commandside.deliverer_port import AnyCall, Deliverer
 from commandside.fault_points import CALLED
 from commandside.ports import (
     BATCH_MAX,
@@ -46,7 +46,7 @@ class DispatcherPorts(msgspec.Struct, frozen=True):
     """Everything around a dispatcher."""
 
     log: FireLog
-    deliverer: Deliverer
+    deliverer: Deliverer[AnyCall]
     vault: Vault
     secrets: Secrets
     faults: FaultPoint
@@ -194,7 +194,7 @@ class Flights:
         bulkhead, room = self.bulkhead, self.deliverer.room
         if bulkhead.crowded:
             self._release(tick)
-        calls: list[Call] = []
+        calls: list[AnyCall] = []
         late: list[int] = []
         aside: list[Waiting] = []
         waiting = self._waiting

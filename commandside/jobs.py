@@ -160,7 +160,7 @@ class Jobs:
         job_id = self._job_id(caller.tenant_id, key, sent.idempotency_key)
         begun = _Begun(sent, Asked(caller, job_id, "define", sent.raw, sent.idempotency_key))
         try:
-            found = self._definitions.define(sent.body, sent.payload, at)
+            found = self._definitions.define(sent.body, sent.payload, at, caller.tenant_id)
             self._check_secrets(caller.tenant_id, found.values, at)
             spec = Sealer(self._vault, caller.tenant_id, job_id).new(found.values)
             new = decide.NewJob(job_id, caller.tenant_id, spec, found.key, self._zone_data)
@@ -246,7 +246,7 @@ class Jobs:
         if standing is None:
             raise problem
         job = standing.job.facts
-        found = self._definitions.define(sent.body, sent.payload, job.defined_at)
+        found = self._definitions.define(sent.body, sent.payload, job.defined_at, job.tenant_id)
         if isinstance(standing.job, s.Cancelled) or found.values["schedule"] != job.spec.schedule:
             raise problem
         new = decide.NewJob(asked.job_id, job.tenant_id, job.spec, found.key, self._zone_data)
@@ -288,7 +288,7 @@ class Jobs:
             if isinstance(job, s.Cancelled):
                 # Its refusal comes before what could be said of the patch.
                 return decide.revise(job, runs, old, self._zone_data, by)
-            values = self._definitions.change(patch, payload, old, by.at).values
+            values = self._definitions.change(patch, payload, old, by.at, tenant_id).values
             self._check_secrets(tenant_id, values, by.at)
             spec = Sealer(self._vault, tenant_id, asked.job_id).over(values, old)
             return decide.revise(job, runs, spec, self._zone_data, by)

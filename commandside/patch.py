@@ -49,6 +49,10 @@ def over(base: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     if backoff is not None and backoff != base["retry"]["backoff"]:
         base = {**base, "retry": _without(base["retry"], ("delays_s", "base_s", "max_s"))}
     target = patch.get("target")
+    if isinstance(target, dict) and target.get("kind", "") not in ("", base["target"]["kind"]):
+        # What was said of a target of another kind says nothing of this one.
+        base = {**base, "target": {}}
+        target = None
     headers = target.get("headers") if isinstance(target, dict) else None
     if isinstance(headers, dict):
         # Names of headers have no case: another spelling takes the place of the one before.

@@ -1,6 +1,6 @@
 """What an answer means for its run: the result of the attempt, and the decision to append."""
 
-from commandside.deliverer_port import UNSENDABLE, Answer
+from commandside.deliverer_port import DEAD_ERRORS, Answer
 from domain import chain
 from domain.envelope import Decision
 from domain.job import state as js
@@ -20,10 +20,15 @@ def result_of(answer: Answer, job: js.JobState, sent_at: int, at: int) -> Result
     """Return the attempt's result under the job's policy as it is now."""
     if answer.error == "send_deadline":
         return ABANDONED
-    if answer.error in (KEY_GONE.error, UNSENDABLE):
-        return Result(re.FAILED, "dead", error=answer.error, sent_at=sent_at)
-    # Without a status nothing was said: the error is a failure that is retried.
-    verdict = classify(answer.status, job.facts.spec.retry) if answer.status else "retry"
+    if answer.error in DEAD_ERRORS or answer is KEY_GONE:
+        return Result(
+            re.FAILED, "dead", error=answer.error, elapsed_us=answer.elapsed_us, sent_at=sent_at
+        )
+    if answer.status:
+        verdict = classify(answer.status, job.facts.spec.retry)
+    else:
+        # Without a status the error is a failure that is retried; a broker confirms without one.
+        verdict = "retry" if answer.error else "ok"
     wish = retry_after_ms(answer.retry_after, at) if answer.retry_after else 0
     return Result(
         re.OK if verdict == "ok" else re.FAILED,

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from commandside.definition import KEPT
+from commandside.destination import KEPT
 from commandside.ports import KeyGone, Vault
 from domain.job.events import JobSpec
-from domain.target import Header, HttpTarget
+from domain.target import Header, Target
 
 
 class Sealer:
@@ -24,7 +24,7 @@ class Sealer:
 
     def new(self, values: dict[str, Any]) -> JobSpec:
         """Return the spec of a new job; raises KeyGone, Unavailable."""
-        target: HttpTarget = values["target"]
+        target: Target = values["target"]
         if target.headers:
             sealed = tuple(self._seal(header) for header in target.headers)
             target = msgspec.structs.replace(target, headers=sealed)
@@ -39,7 +39,7 @@ class Sealer:
         if "payload" in values:
             found["payload"] = self._again(values["payload"], old.payload)
         if "target" in values:
-            target: HttpTarget = values["target"]
+            target: Target = values["target"]
             before = {header.name: header for header in old.target.headers}
             headers = tuple(
                 self._kept(header, before.get(header.name)) for header in target.headers

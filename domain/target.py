@@ -1,4 +1,4 @@
-"""Where a fire goes, and which addresses may be called at all.
+"""Where a fire goes, and which addresses may be called at all; `queue_target` judges queues.
 
 One parser judges the text of a URL, and its parts, never the text, are what the sender uses: two
 parsers that read one URL differently are how a check is passed and another host is called. Text
@@ -12,7 +12,7 @@ import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Final, assert_never
 
 import msgspec
 
@@ -115,7 +115,64 @@ class HttpTarget(msgspec.Struct, frozen=True, array_like=True, tag=1):
     url_typed: str
 
 
-Target = HttpTarget
+class KafkaTarget(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """A topic of a cluster that the operator has named; an empty key stands for the job's id."""
+
+    connection: str
+    topic: str
+    key: str
+    headers: tuple[Header, ...]
+
+
+class AmqpTarget(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """An exchange of an AMQP 0-9-1 broker; the empty one routes to the queue of that name."""
+
+    connection: str
+    exchange: str
+    routing_key: str
+    headers: tuple[Header, ...]
+
+
+class SqsTarget(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """A queue of an account; `group_id` is a FIFO queue's, and empty stands for the job's id."""
+
+    connection: str
+    queue: str
+    group_id: str
+    headers: tuple[Header, ...]
+
+
+QueueTarget = KafkaTarget | AmqpTarget | SqsTarget
+Target = HttpTarget | KafkaTarget | AmqpTarget | SqsTarget
+
+KAFKA, AMQP, SQS = "kafka", "amqp", "sqs"
+QUEUE_KINDS: Final[dict[type, str]] = {KafkaTarget: KAFKA, AmqpTarget: AMQP, SqsTarget: SQS}
+
+
+def origin_of(target: Target) -> tuple[str, int]:
+    """Return the service that a target is part of: host and port, or a connection as `kind:name`.
+
+    Neither its neighbours on the host nor those elsewhere are slow when it is.
+    """
+    if isinstance(target, HttpTarget):
+        return target.host, target.port
+    return f"{QUEUE_KINDS[type(target)]}:{target.connection}", 0
+
+
+def url_of(target: Target) -> str:
+    """Return a target in one line, as lists show it."""
+    match target:
+        case HttpTarget():
+            return target.url_typed
+        case KafkaTarget():
+            return f"kafka://{target.connection}/{target.topic}"
+        case AmqpTarget():
+            return f"amqp://{target.connection}/{target.exchange}/{target.routing_key}"
+        case SqsTarget():
+            return f"sqs://{target.connection}/{target.queue}"
+        case _:
+            assert_never(target)
+
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -279,7 +336,8 @@ def _judge(host: str | Address, port: int, rules: AddressRules) -> None:
         raise ValueError("this address is not open to targets: ask your operator to allow it")
 
 
-def _parse_headers(headers: Mapping[str, object]) -> tuple[tuple[Header, ...], list[Refused]]:
+def parse_headers(headers: Mapping[str, object]) -> tuple[tuple[Header, ...], list[Refused]]:
+    """Return the headers that are sendable, and why the others are not."""
     base = "/target/headers"
     if len(headers) > HEADERS_MAX:
         return (), [Refused(base, f"at most {HEADERS_MAX} headers")]
@@ -352,6 +410,6 @@ def parse_http_target(
         wrong.append(Refused("/target/url", str(reason)))
     if method not in METHODS:
         wrong.append(Refused("/target/method", f"one of {', '.join(METHODS)}"))
-    kept, wrong_headers = _parse_headers(headers)
+    kept, wrong_headers = parse_headers(headers)
     wrong += wrong_headers
     return tuple(wrong) or HttpTarget(scheme, host, port, path, method, kept, url)

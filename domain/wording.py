@@ -8,6 +8,7 @@ from typing import Any, Final, assert_never
 
 from domain.instant import rfc3339
 from domain.job import events as e
+from domain.queue_target import KINDS
 from domain.retry import RetryPolicy
 from domain.schedule.schedule import (
     Cron,
@@ -18,7 +19,7 @@ from domain.schedule.schedule import (
     ScheduleSpec,
     Union,
 )
-from domain.target import Header, HttpTarget
+from domain.target import QUEUE_KINDS, Header, HttpTarget, Target
 
 REDACTED: Final = "…redacted"
 """Stands for every header value. Not printable ASCII, so no header can have it as its value."""
@@ -97,14 +98,15 @@ def _header(header: Header) -> str | dict[str, str]:
     return {"secret": header.secret} | scheme
 
 
-def target(spec: HttpTarget) -> dict[str, Any]:
+def target(spec: Target) -> dict[str, Any]:
     """Return the target with the names of its headers."""
-    return {
-        "kind": "http",
-        "url": spec.url_typed,
-        "method": spec.method,
-        "headers": {header.name: _header(header) for header in spec.headers},
-    }
+    if isinstance(spec, HttpTarget):
+        shown = {"kind": "http", "url": spec.url_typed, "method": spec.method}
+    else:
+        kind = QUEUE_KINDS[type(spec)]
+        shown = {"kind": kind, "connection": spec.connection}
+        shown |= {name: text for name in KINDS[kind].fields if (text := getattr(spec, name))}
+    return {**shown, "headers": {header.name: _header(header) for header in spec.headers}}
 
 
 def retry(policy: RetryPolicy) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from commandside.ports import Unavailable
+from domain.queue_target import EVERYONE
 from infra import clock, settings
 from infra.clickhouse.connection import Connection
 from infra.embedded.errors import EngineError
@@ -30,6 +31,7 @@ from infra.ops import READYZ_TIMEOUT_S, ask_readiness
 from infra.postgres import migrate
 from infra.postgres.connection import connect
 from infra.settings import Settings
+from infra.targets.connections import load_connections
 from infra.up import running
 from infra.up.engines import HISTORY_KEY
 from infra.up.schema import PARTITIONS
@@ -328,6 +330,16 @@ def _targets(told: Settings, *, runs: bool) -> Iterator[Finding]:
         )
     else:
         yield Finding(OK, "targets", f"private and loopback addresses are refused{more}")
+    for kind, name, one in load_connections(told).all():
+        users = "every tenant" if EVERYONE in one.tenants else f"{len(one.tenants)} tenant(s)"
+        names = ", ".join(one.prefixes)
+        text = f"{kind} connection {name!r} to {one.place}, for {users}"
+        if names:
+            yield Finding(OK, "targets", f"{text}: names that begin with {names}")
+        else:
+            yield Finding(
+                NOTE, "targets", f"{text}: every name", "prefixes would say which names are open"
+            )
     if told.fault.point:
         yield Finding(WRONG, "fault", f"{told.fault.point} is armed", "unset fault.point")
 

@@ -157,6 +157,10 @@ class Targets(_Section, frozen=True):
         tuple[int, ...],
         Meta(description="ports never called on addresses that are not public; `up` adds its own"),
     ] = ()
+    connections_file: Annotated[
+        str,
+        Meta(description="file of the connections to brokers, see docs/targets.md; empty: none"),
+    ] = ""
 
 
 class Keys(_Section, frozen=True):

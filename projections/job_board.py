@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from domain import wording
 from domain.job import events as e
 from domain.job.events import JobSpec
+from domain.target import origin_of, url_of
 from projections.ports import Recorded
 from projections.rows import BoardChange, BoardRow, BoardStatus
 
@@ -62,8 +63,8 @@ def _row(recorded: Recorded, spec: JobSpec, tenant_id: bytes, defined_at: int, a
         spec.name,
         text,
         zone,
-        spec.target.url_typed,
-        spec.target.host,
+        url_of(spec.target),
+        origin_of(spec.target)[0],
         spec.labels,
         defined_at,
         at,

@@ -13,6 +13,7 @@ from commandside.when import PARTS_MAX, RUNS_MAX
 from domain.idempotency import TEMPLATE_BYTES_MAX
 from domain.job.events import ALLOW, LIMITS
 from domain.job.resume import CATCH_UPS
+from domain.queue_target import CONNECTION, KEY_BYTES_MAX
 from domain.retry import ATTEMPTS_MAX
 from domain.schedule.cron import DIALECTS
 from domain.schedule.delay import ORIGINS
@@ -45,30 +46,76 @@ def _object(properties: dict[str, Any], *required: str, description: str = "") -
     return shape | {"description": description} if description else shape
 
 
-TARGET: Final = _object(
+_HEADERS: Final = {
+    "type": "object",
+    "maxProperties": HEADERS_MAX,
+    "additionalProperties": {
+        "anyOf": [
+            {"type": "string"},
+            _object(
+                {"secret": _text("its name"), "scheme": _text("such as Bearer, Basic")},
+                "secret",
+                description="a secret by its name, as it is at each attempt",
+            ),
+        ]
+    },
+    "description": "kept encrypted, and never shown again",
+}
+_CONNECTION: Final = _text(
+    "a broker that your operator has named",
+    pattern="^[a-z0-9][a-z0-9_-]{0,39}$",
+    default=CONNECTION,
+)
+HTTP: Final = _object(
     {
         "kind": {"const": "http"},
         "url": _text("http or https, absolute", maxLength=URL_LENGTH_MAX),
         "method": {"enum": list(METHODS), "default": "POST"},
-        "headers": {
-            "type": "object",
-            "maxProperties": HEADERS_MAX,
-            "additionalProperties": {
-                "anyOf": [
-                    {"type": "string"},
-                    _object(
-                        {"secret": _text("its name"), "scheme": _text("such as Bearer, Basic")},
-                        "secret",
-                        description="a secret by its name, as it is at each attempt",
-                    ),
-                ]
-            },
-            "description": "kept encrypted, and never shown again",
-        },
+        "headers": _HEADERS,
     },
     "kind",
     "url",
+    description="an HTTP endpoint",
 )
+KAFKA: Final = _object(
+    {
+        "kind": {"const": "kafka"},
+        "topic": _text("that exists", pattern="^[A-Za-z0-9._-]{1,249}$"),
+        "key": _text("of the message; default the job's id", maxLength=KEY_BYTES_MAX),
+        "connection": _CONNECTION,
+        "headers": _HEADERS,
+    },
+    "kind",
+    "topic",
+    description="a Kafka topic; a fire is one message",
+)
+AMQP: Final = _object(
+    {
+        "kind": {"const": "amqp"},
+        "exchange": _text("that exists; default: straight to a queue", maxLength=127),
+        "routing_key": _text("or the queue's name; default empty", maxLength=255),
+        "connection": _CONNECTION,
+        "headers": _HEADERS,
+    },
+    "kind",
+    description="an exchange of an AMQP 0-9-1 broker; a fire is one message, which must be routed",
+)
+SQS: Final = _object(
+    {
+        "kind": {"const": "sqs"},
+        "queue": _text("name of the queue, not its URL", maxLength=80),
+        "group_id": _text("of a FIFO queue; default the job's id", maxLength=128),
+        "connection": _CONNECTION,
+        "headers": _HEADERS,
+    },
+    "kind",
+    "queue",
+    description="an SQS queue; a fire is one message",
+)
+TARGET: Final[dict[str, Any]] = {
+    "oneOf": [HTTP, KAFKA, AMQP, SQS],
+    "description": "where a fire goes",
+}
 RETRY: Final = _object(
     {
         "max_attempts": {"type": "integer", "minimum": 1, "maximum": ATTEMPTS_MAX},

@@ -14,7 +14,9 @@ from commandside.deliverer_port import (
     RESPONSE_BYTES_MAX,
     UNSENDABLE,
     Answer,
+    AnyCall,
     Call,
+    Message,
 )
 
 CONCURRENCY: Final = 128
@@ -43,21 +45,44 @@ class Hit(msgspec.Struct, frozen=True):
     call: Call
 
 
+class Sent(msgspec.Struct, frozen=True):
+    """A message that reached its broker, and when."""
+
+    at_us: int
+    message: Message
+
+
 Rule = Callable[[Call, int], Reply]
 """What answers a call that is submitted at that instant, µs of the monotonic clock."""
+Broker = Callable[[Message, int], str]
+"""What a broker says of a message, in `ERRORS`; nothing where it takes it."""
+BROKER_US: Final = 1_000
+
+
+def takes_all(_message: Message, _at_us: int) -> str:
+    """Confirm every message."""
+    return ""
 
 
 class MemoryDeliverer:
     """Answers every call by one rule; the same calls at the same instants get the same answers.
 
-    Besides the port: `hits` is what the targets saw, `next_us` the instant of the next answer.
+    Besides the port: `hits` is what the targets saw and `messages` what the brokers took, `next_us`
+    the instant of the next answer.
     """
 
     def __init__(
-        self, rule: Rule, mono_us: Callable[[], int], *, concurrency: int = CONCURRENCY
+        self,
+        rule: Rule,
+        mono_us: Callable[[], int],
+        *,
+        concurrency: int = CONCURRENCY,
+        broker: Broker = takes_all,
     ) -> None:
         self.hits: list[Hit] = []
+        self.messages: list[Sent] = []
         self._rule = rule
+        self._broker = broker
         self._mono_us = mono_us
         self._concurrency = concurrency
         self._count = 0
@@ -78,7 +103,7 @@ class MemoryDeliverer:
         """When the next answer comes, if any does."""
         return self._pending[0][0] if self._pending else None
 
-    def submit(self, calls: Sequence[Call]) -> None:
+    def submit(self, calls: Sequence[AnyCall]) -> None:
         """Take calls, and settle at once what becomes of each and when."""
         assert len(calls) <= self.room, (len(calls), self.room)
         now_us = self._mono_us()
@@ -99,9 +124,14 @@ class MemoryDeliverer:
         """Drop every call in flight, unanswered."""
         self._pending.clear()
 
-    def _answer(self, call: Call, now_us: int) -> Answer:
+    def _answer(self, call: AnyCall, now_us: int) -> Answer:
         if now_us > call.not_after_us:
             return Answer(call.token, 0, "send_deadline", sent=False, elapsed_us=0)
+        if isinstance(call, Message):
+            error = self._broker(call, now_us)
+            if not error:
+                self.messages.append(Sent(now_us, call))
+            return Answer(call.token, 0, error, sent=not error, elapsed_us=BROKER_US)
         if any(mark in line for line in call.headers for mark in (b"\r", b"\n", b"\0")):
             return Answer(call.token, 0, UNSENDABLE, sent=False, elapsed_us=0)
         reply = self._rule(call, now_us)

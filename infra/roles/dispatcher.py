@@ -11,8 +11,11 @@ from infra.postgres.fire_log import PostgresFireLog
 from infra.postgres.secret_store import PostgresSecretStore
 from infra.roles.process import Process, loop
 from infra.targets.addresses import AddressBook
+from infra.targets.connections import load_connections
 from infra.targets.curl import CurlDeliverer
+from infra.targets.queues import queue_deliverers
 from infra.targets.resolver import ThreadedResolver
+from infra.targets.routing import RoutingDeliverer
 from infra.vault import TenantVault
 
 
@@ -31,12 +34,15 @@ def run(process: Process) -> int:
         )
         targets = settings.targets
         rules = address_rules(targets.allow, targets.ports, targets.closed_ports)
+        concurrency = settings.dispatch.concurrency
+        connections = load_connections(settings)
         deliverer = stack.enter_context(
             closing(
-                CurlDeliverer(
-                    AddressBook(rules),
-                    ThreadedResolver(),
-                    concurrency=settings.dispatch.concurrency,
+                RoutingDeliverer(
+                    CurlDeliverer(AddressBook(rules), ThreadedResolver(), concurrency=concurrency),
+                    queue_deliverers(connections, concurrency=concurrency),
+                    connections.grants(settings.kafka.prefix),
+                    concurrency=concurrency,
                 )
             )
         )

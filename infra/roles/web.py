@@ -22,6 +22,7 @@ from infra.postgres.secret_store import PostgresSecretStore
 from infra.postgres.tenants import PostgresKeys
 from infra.request_heads import BoundedHeads
 from infra.roles.process import Process
+from infra.targets.connections import load_connections
 from infra.vault import TenantVault
 from infra.web import WebPorts, build_app
 from queryside.queries import Views
@@ -82,6 +83,8 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
             appends, turns = PromptLog(log, hand_off), (_Turning(hand_off),)
         targets = settings.targets
         rules = address_rules(targets.allow, targets.ports, targets.closed_ports)
+        grants = load_connections(settings).grants(settings.kafka.prefix)
+        bounds = Bounds(rules, settings.schedules.min_interval_s, grants)
         ports = WebPorts(
             appends,
             keys,
@@ -93,7 +96,7 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
             process.master,
             process.now,
             token_bytes,
-            Bounds(rules, settings.schedules.min_interval_s),
+            bounds,
         )
         app = build_app(
             ports,

@@ -151,6 +151,10 @@ class CurlDeliverer:
             readable.append(self._resolver.fileno())
         return readable, writable
 
+    def awake(self) -> int:
+        """Return a descriptor that is always readable: `poll` has something to do at once."""
+        return self._always.fileno()
+
     def timeout_ms(self) -> int:
         """Return after how many milliseconds `poll` must be called even if nothing is ready."""
         if self._done or self._fresh:

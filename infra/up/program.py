@@ -118,6 +118,9 @@ def _settled(settings: Settings) -> Settings:
     """Return settings whose paths hold in any working directory, and what the demo needs."""
     settings = replaced(settings, "data", dir=str(settings.data_dir.absolute()))
     settings = replaced(settings, "keys", master_file=str(settings.master_file.absolute()))
+    if settings.targets.connections_file:
+        file = Path(settings.targets.connections_file).expanduser().absolute()
+        settings = replaced(settings, "targets", connections_file=str(file))
     if settings.up.demo and demo.RANGE not in settings.targets.allow:
         allow = (*settings.targets.allow, demo.RANGE)
         settings = replaced(settings, "targets", allow=allow)

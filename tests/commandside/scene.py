@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from commandside.deliverer_port import Call
+from commandside.deliverer_port import Call, Message
 from commandside.dispatcher import Dispatcher
 from commandside.flights import DispatcherPorts
 from commandside.ports import ENTRY, Chunk, Lease, LogRequest, Tick
@@ -87,6 +87,8 @@ class Scene:
         self.requests: list[tuple[int, LogRequest]] = []
         """Every request and when it was sent, ms."""
         self.answer: Callable[[Call], Reply] = lambda _call: Reply()
+        self.confirm: Callable[[Message], str] = lambda _message: ""
+        """What the broker of a queue says of a message."""
         self.broker = MemoryBroker(4, self.clock.mono_us, random.Random(1).random)
         self.index = MemoryDueIndex(self.log)
         self.sender = MemoryReadyQueue(self.broker, produces=True, consumes=False)
@@ -99,7 +101,10 @@ class Scene:
         """How far the node's idea of the database clock is ahead of it."""
         self._ids = itertools.count(1)
         self.deliverer = MemoryDeliverer(
-            lambda call, _at: self.answer(call), self.clock.mono_us, concurrency=concurrency
+            lambda call, _at: self.answer(call),
+            self.clock.mono_us,
+            concurrency=concurrency,
+            broker=lambda message, _at: self.confirm(message),
         )
         self.boot()
 

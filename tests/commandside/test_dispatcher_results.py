@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from commandside.calls import Calls
-from commandside.deliverer_port import Call
+from commandside.deliverer_port import AnyCall
 from commandside.ports import (
     SESSION_MS,
     Append,
@@ -332,7 +332,7 @@ def test_a_call_that_cannot_be_made_is_given_back_and_stands_in_nobodys_way(
     run, other = scene.one_time(), scene.one_time()
     whole = Calls.build
 
-    def build(calls: Calls, facts: Facts, *rest: Any, **named: Any) -> Call:
+    def build(calls: Calls, facts: Facts, *rest: Any, **named: Any) -> AnyCall:
         if facts.run_id == run.facts.run_id:
             raise ValueError("no such template")
         return whole(calls, facts, *rest, **named)

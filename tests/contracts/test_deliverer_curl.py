@@ -16,7 +16,7 @@ from infra.lifecycle import Sockets
 from infra.targets.addresses import AddressBook
 from infra.targets.curl import CurlDeliverer
 from infra.targets.resolver import Found
-from tests.contracts.deliverer import Behaviour, DelivererContract, World
+from tests.contracts.deliverer import Behaviour, HttpContract, HttpWorld
 from tests.contracts.target_server import PATIENCE_S, TargetServer
 
 replace = msgspec.structs.replace
@@ -86,6 +86,12 @@ class SocketWorld:
             port: int = listener.getsockname()[1]
         return port
 
+    def hush(self) -> None:
+        self.behave("/", Behaviour(end="silent"))
+
+    def arrived(self) -> int:
+        return len(self.paths())
+
     def answers(self, count: int) -> list[Answer]:
         got: list[Answer] = []
         until = time.monotonic() + PATIENCE_S
@@ -112,11 +118,11 @@ def sockets() -> Iterator[SocketWorld]:
 
 
 @pytest.fixture
-def world(sockets: SocketWorld) -> World:
+def world(sockets: SocketWorld) -> HttpWorld:
     return sockets
 
 
-class TestCurlDeliverer(DelivererContract):
+class TestCurlDeliverer(HttpContract):
     """The whole contract."""
 
 

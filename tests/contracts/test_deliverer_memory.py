@@ -6,7 +6,7 @@ import pytest
 from commandside.deliverer_port import Answer, Call
 from domain.target import address_allowed, address_rules
 from infra.memory.targets import NEVER_US, MemoryDeliverer, Reply
-from tests.contracts.deliverer import Behaviour, DelivererContract, World
+from tests.contracts.deliverer import Behaviour, HttpContract, HttpWorld
 
 RULES = address_rules(["127.0.0.0/8"])
 CLOSED_PORT = 9
@@ -40,6 +40,12 @@ class MemoryWorld:
     def paths(self) -> list[str]:
         return [hit.call.path for hit in self.deliverer.hits]
 
+    def hush(self) -> None:
+        self.behave("/", Behaviour(end="silent"))
+
+    def arrived(self) -> int:
+        return len(self.paths())
+
     def answers(self, count: int) -> list[Answer]:
         got: list[Answer] = []
         while len(got) < count:
@@ -69,11 +75,11 @@ class MemoryWorld:
 
 
 @pytest.fixture
-def world() -> World:
+def world() -> HttpWorld:
     return MemoryWorld()
 
 
-class TestMemoryDeliverer(DelivererContract):
+class TestMemoryDeliverer(HttpContract):
     """The whole contract."""
 
 

@@ -113,6 +113,13 @@ class Cell:
             timeout=30,
         )
 
+    def connect(self, text: str) -> None:
+        """Give roles that start from now on these connections to brokers."""
+        file = self._folder / "connections.toml"
+        file.write_text(text, encoding="utf-8")
+        file.chmod(0o600)
+        self._settings = replaced(self._settings, "targets", connections_file=str(file))
+
     def start(self, role: str, fault: str = "") -> RoleRun:
         """Start a process of this role, armed to die at a point and hit (`called:3`)."""
         port = free_port("127.0.0.1", 0, "api.ops_port")

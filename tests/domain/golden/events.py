@@ -18,7 +18,7 @@ from domain.schedule.schedule import (
     ScheduleSpec,
     Union,
 )
-from domain.target import Header, HttpTarget
+from domain.target import AmqpTarget, Header, HttpTarget, KafkaTarget, SqsTarget, Target
 
 JOB: Final = bytes.fromhex("00010203040506070809a0a1a2a3a4a5")
 TENANT: Final = bytes.fromhex("10111213141516171819b0b1b2b3b4b5")
@@ -82,6 +82,12 @@ def _of(schedule: ScheduleSpec) -> job.Defined:
     return job.Defined(AT, TENANT, 1, spec, AT - 1)
 
 
+def _to(target: Target) -> job.Defined:
+    spec = msgspec.structs.replace(PLAIN_SPEC, target=target)
+    return job.Defined(AT, TENANT, 1, spec, AT - 1)
+
+
+SEALED: Final = (Header("X-Team", b"\x01sealed"),)
 PAUSING_SPEC: Final = msgspec.structs.replace(FULL_SPEC, pause_after=3)
 EXCLUSIONS: Final = (
     Exclusion(
@@ -119,6 +125,9 @@ EVENTS: Final[dict[str, DomainEvent]] = {
     "job.defined.v1 pausing full": job.Defined(
         AT, TENANT, 2, PAUSING_SPEC, AT, "invoices", "k_0123", "2026b"
     ),
+    "job.defined.v1 kafka": _to(KafkaTarget("main", "orders", "customer-7", SEALED)),
+    "job.defined.v1 amqp": _to(AmqpTarget("rabbit", "events", "order.created", SEALED)),
+    "job.defined.v1 sqs": _to(SqsTarget("eu", "orders.fifo", "customer-7", SEALED)),
     "job.revised.v1 pausing full": job.Revised(
         AT, PAUSING_SPEC, 3, AT, RUN, PASSED, "k_0123", "2026b", TENANT
     ),

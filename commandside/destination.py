@@ -1,0 +1,146 @@
+"""What a definition says of where its fires go, and whether this tenant may send there."""
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from domain import wording
+from domain.job.events import JobSpec
+from domain.problem import Reason, invalid
+from domain.queue_target import KINDS, Grants, judge, parse_queue_target, payload_refusal
+from domain.refusal import Refused, token
+from domain.target import (
+    AddressRules,
+    Header,
+    HttpTarget,
+    Target,
+    parse_headers,
+    parse_http_target,
+)
+
+KEPT: Final = b""
+"""Value of a header that a change leaves as it is; no header has it as its value."""
+SEAL_BYTES_MAX: Final = 64
+"""What sealing adds to a payload, at most."""
+
+
+class Bounds(Protocol):
+    """What the operator decided about addresses."""
+
+    @property
+    def addresses(self) -> AddressRules:
+        """Return which may be called."""
+
+
+class Reading(Protocol):
+    """The reader of a body: what it has read so far, and how it refuses."""
+
+    body: Mapping[str, Any]
+    values: dict[str, Any]
+    wrong: list[Reason]
+    old: JobSpec | None
+
+    @property
+    def bounds(self) -> Bounds:
+        """Return what the operator decided."""
+
+    def refuse(self, pointer: str, detail: str) -> None:
+        """Collect a refusal."""
+
+
+def read(reader: Reading) -> None:
+    """Read `target`, of whatever kind."""
+    given = reader.body.get("target")
+    if not isinstance(given, dict):
+        reader.refuse("/target", 'an object such as {"kind": "http", "url": "https://…"}')
+        return
+    kind = given.get("kind")
+    if kind != "http" and not (isinstance(kind, str) and kind in KINDS):
+        reader.refuse("/target/kind", f"one of http, {', '.join(KINDS)}")
+        return
+    headers = given.get("headers", {})
+    if not isinstance(headers, dict):
+        reader.refuse("/target/headers", "an object of header names and values")
+    if kind == "http":
+        _http(reader, given, headers)
+    else:
+        _queue(reader, kind, given, headers)
+
+
+def _http(reader: Reading, given: Mapping[str, Any], headers: Any) -> None:
+    for name in given:
+        if name not in ("kind", "url", "method", "headers"):
+            reader.refuse(f"/target/{_escaped(name)}", "unknown field; kind, url, method, headers")
+    url, method = given.get("url"), given.get("method", "POST")
+    if not isinstance(url, str):
+        reader.refuse("/target/url", "an absolute URL that begins with http:// or https://")
+    if not isinstance(method, str):
+        reader.refuse("/target/method", "the name of a method, such as POST")
+    if not (isinstance(url, str) and isinstance(method, str) and isinstance(headers, dict)):
+        return
+    kept, plain = _headers(reader, headers)
+    found = parse_http_target(url, method, plain, reader.bounds.addresses)
+    if not isinstance(found, HttpTarget):
+        reader.wrong.extend(found)
+        return
+    if kept:
+        found = msgspec.structs.replace(found, headers=_marked(found.headers, kept))
+    reader.values["target"] = found
+
+
+def _queue(reader: Reading, kind: str, given: Mapping[str, Any], headers: Any) -> None:
+    kept, plain = _headers(reader, headers if isinstance(headers, dict) else {})
+    judged, wrong = parse_headers(plain)
+    reader.wrong.extend(wrong)
+    found = parse_queue_target(kind, given, _marked(judged, kept))
+    if isinstance(found, tuple):
+        reader.wrong.extend(found)
+        return
+    reader.values["target"] = found
+
+
+def _headers(reader: Reading, given: Mapping[str, Any]) -> tuple[set[str], dict[str, Any]]:
+    """Return the names of headers that stay as they are, and all with values to judge."""
+    before = () if reader.old is None else reader.old.target.headers
+    kept = {
+        name
+        for name, value in given.items()
+        if value == wording.REDACTED and any(header.name == name for header in before)
+    }
+    for name in given:
+        if name.lower() == "content-type":
+            reader.refuse(f"/target/headers/{_escaped(name)}", "content_type says it already")
+    return kept, {name: "kept" if name in kept else value for name, value in given.items()}
+
+
+def _marked(headers: tuple[Header, ...], kept: set[str]) -> tuple[Header, ...]:
+    return tuple(
+        msgspec.structs.replace(header, value=KEPT) if header.name in kept else header
+        for header in headers
+    )
+
+
+def opened(sealed: bytes) -> int:
+    """Return a payload's size as its sealed bytes tell it: not more, and 0 only if there is none.
+
+    Brokers take more than the limits say, by more than is unsure here.
+    """
+    return max(len(sealed) - SEAL_BYTES_MAX, min(len(sealed), 1))
+
+
+def judge_queue(target: Target, size: int, tenant_id: bytes, grants: Grants) -> None:
+    """Raise Problem where a queue is not open to this tenant, or cannot take such a payload."""
+    wrong: list[Reason] = []
+    closed = judge(target, tenant_id, grants)
+    if closed is not None:
+        wrong.append(closed)
+    detail = payload_refusal(target, size)
+    if detail is not None:
+        wrong.append(Refused("/payload", detail))
+    if wrong:
+        raise invalid(wrong)
+
+
+def _escaped(name: str) -> str:
+    return token(name[:64])

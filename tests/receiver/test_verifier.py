@@ -186,6 +186,11 @@ def test_the_border_of_id_and_time_cannot_be_moved() -> None:
     assert caught.value.reason == "malformed"
 
 
+def test_another_spelling_of_the_right_time_is_refused() -> None:
+    verifier = Verifier(SECRET, clock=Clock())
+    assert refusal(Call(), verifier, **{"webhook-timestamp": f"0{NOW_S}"}).reason == "forged"
+
+
 def test_another_spelling_of_the_right_signature_is_refused() -> None:
     """Base64 has unused bits: 43 characters and '=' hold 32 bytes and 2 bits more."""
     call = Call()

@@ -1,7 +1,7 @@
 """The ports of the write API: the log as commands use it, and the store of API keys."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -11,6 +11,8 @@ from domain.envelope import Decision, Rejected
 from domain.job.state import JobState
 from domain.run.state import OpenRun
 from domain.tenant import KeyRecord
+
+WINDOW_ROWS_MAX: Final = 100_000
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False):
@@ -63,6 +65,12 @@ class CommandLog(Protocol):
 
     async def standing(self, job_id: bytes) -> Standing | None:
         """Return the job as it stands, withheld runs included."""
+
+    async def due_per_second(self, windows: Sequence[tuple[int, int]]) -> dict[int, int]:
+        """Return second → open runs of the whole log that wake in it, in windows [low, high) (ms).
+
+        Of a window with more than WINDOW_ROWS_MAX runs those of some shards are counted.
+        """
 
     async def events(
         self, job_id: bytes, stream_id: bytes, after: int, limit: int

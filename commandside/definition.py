@@ -18,6 +18,7 @@ import msgspec
 
 from commandside import destination, policies
 from commandside.patch import PAYLOADS, lifted, over, removes_payload
+from commandside.placement import TO_CHOOSE
 from commandside.when import RECURRING, SPAN, counts_ends, read_span, read_when
 from domain import wording
 from domain.idempotency import DEFAULT_TEMPLATE, Template, parse_template
@@ -35,6 +36,7 @@ TIMEOUT_MS_MIN: Final = 100
 TIMEOUT_MS_MAX: Final = 900_000
 JITTER_MS: Final = 5_000
 JITTER_MS_MAX: Final = 3_600_000
+PLACEMENTS: Final = ("spread", "emptiest")
 NAME_MAX: Final = 128
 KEY_MAX: Final = 255
 LABELS_MAX: Final = 20
@@ -59,7 +61,7 @@ _SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "misfire": ("misfire", "catch_up_window_s", "from"),
     "lateness": ("max_lateness_s",),
     "failures": ("pause_after_failures",),
-    "jitter": ("jitter_s", "exact", "from"),
+    "jitter": ("jitter_s", "exact", "placement", "from"),
     "name": ("name",),
     "labels": ("labels",),
 }
@@ -385,6 +387,17 @@ class _Reader:
             self.refuse("/jitter_s", "an exact job has no jitter")
         self.values["exact"] = exact
         self.values["jitter_ms"] = jitter
+        self.placement(jitter)
+
+    def placement(self, jitter_ms: int) -> None:
+        placement = self.body.get("placement", PLACEMENTS[0])
+        if placement not in PLACEMENTS:
+            self.refuse("/placement", f"one of {', '.join(PLACEMENTS)}")
+        if placement == PLACEMENTS[1] and counts_ends(self.body):
+            self.refuse("/placement", "the ends of runs say when a fixed delay fires: leave it out")
+        elif placement == PLACEMENTS[1] and not jitter_ms:
+            self.refuse("/placement", "nothing to choose from without jitter_s: give a longer one")
+        self.values["spread_ms"] = TO_CHOOSE if placement == PLACEMENTS[1] else e.BY_ID
 
     def name(self) -> None:
         name = self.text("name", "")

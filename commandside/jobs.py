@@ -11,9 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
-from commandside import policies
-from commandside.command_port import Accepted, Answer, BodyDiffers, CommandLog
+from commandside import placement, policies
+from commandside.command_port import Accepted, Answer, CommandLog
 from commandside.definition import Definitions
+from commandside.outcomes import accepted_of, told
+from commandside.placement import Choices, Placed, Placer, Unplaced, Wanted
 from commandside.ports import KeyGone, NewId, Unavailable, Vault
 from commandside.replies import JobReply, reply, said_of
 from commandside.sealing import Sealer
@@ -90,6 +92,14 @@ class _Begun(msgspec.Struct):
     decision: Decision | None = None
     outcome: Answer | Exception | None = None
 
+    def decide(self, caller: Caller, at: int) -> None:
+        """Decide on it as on one that is new."""
+        assert self.new is not None
+        by = decide.By(at, caller.kid, "", self.asked.command)
+        decision = decide.define(self.new, None, by)
+        assert isinstance(decision, Decision), "a job that does not exist can be defined"
+        self.decision = decision
+
     @property
     def is_new(self) -> bool:
         """Whether it made a job, just now."""
@@ -125,6 +135,7 @@ class Jobs:
         self._new_id = new_id
         self._positions = positions
         self._zone_data = zone_data
+        self._placer = Placer(log)
 
     # ------------------------------------------------------------ define
 
@@ -145,8 +156,13 @@ class Jobs:
         """
         at = self._now()
         begun = [self._begin(caller, sent, at) for sent in definitions]
+        placed = await self._place(caller, begun, at)
         appends = [new for new in begun if new.decision is not None]
-        made = await self._log.define_all([new.decision for new in appends if new.decision])
+        try:
+            made = await self._log.define_all([new.decision for new in appends if new.decision])
+        finally:
+            if placed is not None:
+                self._placer.release(placed)
         for new, outcome in zip(appends, made, strict=True):
             new.outcome = outcome
         rare = [new for new in begun if not new.is_new]
@@ -155,7 +171,7 @@ class Jobs:
         return [self._first(new, brief=brief) if new.is_new else next(others) for new in begun]
 
     def _begin(self, caller: Caller, sent: Sent, at: int) -> _Begun:
-        """Judge and seal a definition, and decide on it as on one that is new."""
+        """Judge and seal a definition, and decide on it unless it has a second to choose first."""
         key = sent.body.get("key")
         job_id = self._job_id(caller.tenant_id, key, sent.idempotency_key)
         begun = _Begun(sent, Asked(caller, job_id, "define", sent.raw, sent.idempotency_key))
@@ -163,14 +179,12 @@ class Jobs:
             found = self._definitions.define(sent.body, sent.payload, at, caller.tenant_id)
             self._check_secrets(caller.tenant_id, found.values, at)
             spec = Sealer(self._vault, caller.tenant_id, job_id).new(found.values)
-            new = decide.NewJob(job_id, caller.tenant_id, spec, found.key, self._zone_data)
-            decision = decide.define(new, None, decide.By(at, caller.kid, "", begun.asked.command))
+            begun.values = found.values
+            begun.new = decide.NewJob(job_id, caller.tenant_id, spec, found.key, self._zone_data)
+            if not placement.is_open(spec):
+                begun.decide(caller, at)
         except Exception as error:  # noqa: BLE001 - the answer to this one; its neighbours have their own
-            begun.outcome = _told(error)
-            return begun
-        begun.values, begun.new = found.values, new
-        assert isinstance(decision, Decision), "a job that does not exist can be defined"
-        begun.decision = decision
+            begun.outcome = told(error)
         return begun
 
     def _check_secrets(self, tenant_id: bytes, values: Mapping[str, Any], at: int) -> None:
@@ -185,6 +199,31 @@ class Jobs:
                     pointer = f"/target/headers/{token(header.name)}/secret"
                     detail = f"{error}: PUT /v1/secrets/{header.secret} sets it"
                     raise invalid((Refused(pointer, detail),)) from error
+
+    async def _place(self, caller: Caller, begun: Sequence[_Begun], at: int) -> Placed | None:
+        """Choose a second for those that ask for the emptiest one, and decide on them."""
+        waits = [
+            (one, one.new)
+            for one in begun
+            if one.new and one.outcome is None and placement.is_open(one.new.spec)
+        ]
+        if not waits:
+            return None
+        try:
+            placed = await self._placer.choose(
+                [Wanted(new.job_id, new.spec, at) for _, new in waits]
+            )
+        except (Unavailable, ScheduleBreach) as error:
+            for one, _ in waits:
+                one.outcome = told(error)
+            return None
+        for (one, new), spec in zip(waits, placed.specs, strict=True):
+            one.new = msgspec.structs.replace(new, spec=spec)
+            try:
+                one.decide(caller, at)
+            except Exception as error:  # noqa: BLE001 - as above
+                one.outcome = told(error)
+        return placed
 
     def _first(self, begun: _Begun, *, brief: bool) -> Done:
         """Answer a definition that made a job."""
@@ -205,7 +244,7 @@ class Jobs:
             raise outcome
         if isinstance(outcome, Rejected) and begun.new is not None and begun.new.key:
             return await self._define_again(begun.asked, begun.new, begun.values)
-        return await self._replay(_accepted(outcome))
+        return await self._replay(accepted_of(outcome))
 
     async def _define_again(self, asked: Asked, new: decide.NewJob, values: dict[str, Any]) -> Done:
         """Give the job of this key, which exists, this spec, or its next life."""
@@ -218,10 +257,13 @@ class Jobs:
             created = job is None or isinstance(job, s.Cancelled)
             if job is None or isinstance(job, s.Cancelled):
                 return decide.define(new, job, by)
-            spec = Sealer(self._vault, new.tenant_id, new.job_id).over(values, job.facts.spec)
+            old = job.facts.spec
+            spec = Sealer(self._vault, new.tenant_id, new.job_id).over(values, old)
+            spec = choices.fit(job.facts.job_id, spec, old, by.at)
             return decide.revise(job, runs, spec, self._zone_data, by)
 
-        accepted = await self._command(asked, again, mine=False)
+        choices = Choices(self._placer, new.spec)
+        accepted = await choices.around(lambda: self._command(asked, again, mine=False))
         if accepted.replayed:
             return await self._replay(accepted)
         return self._defined(accepted.job, accepted, created=created)
@@ -241,7 +283,7 @@ class Jobs:
                 asked.job_id, command.command_id, command.body_hash, lambda *_: refused
             )
             if not isinstance(outcome, Rejected):
-                return await self._replay(_accepted(outcome))
+                return await self._replay(accepted_of(outcome))
         standing = await self._log.standing(asked.job_id) if sent.body.get("key") else None
         if standing is None:
             raise problem
@@ -291,9 +333,11 @@ class Jobs:
             values = self._definitions.change(patch, payload, old, by.at, tenant_id).values
             self._check_secrets(tenant_id, values, by.at)
             spec = Sealer(self._vault, tenant_id, asked.job_id).over(values, old)
+            spec = choices.fit(asked.job_id, spec, old, by.at)
             return decide.revise(job, runs, spec, self._zone_data, by)
 
-        accepted = await self._command(asked, verb)
+        choices = Choices(self._placer)
+        accepted = await choices.around(lambda: self._command(asked, verb))
         done = self._defined(accepted.job, accepted, created=False)
         done.reply.in_flight = outlook.in_flight(accepted.runs)
         return done
@@ -371,7 +415,7 @@ class Jobs:
                 return Rejected("precondition", f"the job is at version {job.facts.version}")
             try:
                 return verb(job, runs, decide.By(at, asked.caller.kid, reason, command))
-            except (Problem, KeyGone, ScheduleBreach, Unavailable) as error:
+            except (Problem, KeyGone, ScheduleBreach, Unavailable, Unplaced) as error:
                 # Nothing is raised through the log: its transaction ends as for any refusal.
                 failed.append(error)
                 return Rejected("invalid", str(error))
@@ -379,8 +423,8 @@ class Jobs:
         identity, digest = (command.command_id, command.body_hash) if command else (b"", b"")
         outcome = await self._log.command(asked.job_id, identity, digest, under_lock)
         if failed and isinstance(outcome, Rejected):
-            raise _told(failed[-1])
-        return _accepted(outcome)
+            raise told(failed[-1])
+        return accepted_of(outcome)
 
     # ------------------------------------------------------------ answers
 
@@ -446,25 +490,3 @@ class Jobs:
             if before and isinstance(before[-1], re.Leased | re.Accepted | re.Extended):
                 found.append(text(RUN, run))
         return found
-
-
-def _told(error: Exception) -> Exception:
-    if isinstance(error, KeyGone):
-        return Problem("forbidden", "the key that this tenant's data is sealed with is destroyed")
-    if isinstance(error, ScheduleBreach):
-        return Problem("schedule_error", f"the schedule cannot say what is next: {error}")
-    return error
-
-
-def _accepted(outcome: Answer) -> Accepted:
-    if isinstance(outcome, Accepted):
-        return outcome
-    if isinstance(outcome, BodyDiffers):
-        reason = Refused("@Idempotency-Key", "use a new key for a new request")
-        raise Problem("body_differs", "this key came with another request before", (reason,))
-    if outcome.code == "past_until":
-        raise invalid((Refused("/until", outcome.detail),))
-    if outcome.code == "past":
-        raise invalid((Refused("/run_at", outcome.detail),))
-    errors = (Refused("@If-Match", outcome.detail),) if outcome.code == "precondition" else ()
-    raise Problem(outcome.code, outcome.detail, errors)

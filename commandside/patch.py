@@ -40,7 +40,7 @@ def over(base: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     if patch.get("misfire", base["misfire"]) != base["misfire"]:
         gone.add("catch_up_window_s")
     if "exact" in patch:
-        gone.add("jitter_s")
+        gone.update(("jitter_s", "placement"))
     usual = base.get("content_type") in PAYLOADS.values()
     if removes_payload(patch) or (usual and any(name in patch for name in PAYLOADS)):
         gone.add("content_type")

@@ -15,6 +15,7 @@ from msgspec import Meta
 from commandside.definition import Definitions
 from commandside.language import FIELD, Teller, language_of, told
 from commandside.load import Load, Loads, New
+from commandside.placement import TO_CHOOSE
 from commandside.replies import Instant
 from domain.ids import job_id_of_key
 from domain.instant import DAY, LAST, rfc3339
@@ -106,7 +107,8 @@ class Previews:
         slots = between(schedule, values["starts_at"], values["ends_at"])
         most = values["jitter_ms"]
         job_id = job_id_of_key(caller.tenant_id, "key", asked.key) if asked.key else b""
-        jitter = None if most and not job_id else jitter_ms(job_id, most)
+        open_yet = values["spread_ms"] == TO_CHOOSE or (most and not job_id)
+        jitter = None if open_yet else jitter_ms(job_id, most)
         runs = values["max_runs"] or LAST
         new = New(slots, most, values["max_runs"], job_id, jitter)
         try:

@@ -41,6 +41,10 @@ class PromptLog:
         """Return the job as it stands."""
         return await self._log.standing(job_id)
 
+    async def due_per_second(self, windows: Sequence[tuple[int, int]]) -> dict[int, int]:
+        """Return second → open runs that wake in it."""
+        return await self._log.due_per_second(windows)
+
     async def events(
         self, job_id: bytes, stream_id: bytes, after: int, limit: int
     ) -> list[DomainEvent]:

@@ -6,11 +6,11 @@ takes at most a thousand steps of it.
 
 import msgspec
 
-from domain.job.events import JobSpec
+from domain.job.events import BY_ID, JobSpec
 from domain.run import events as e
 from domain.schedule.excluding import without
 from domain.schedule.jitter import due_at, jitter_ms
-from domain.schedule.schedule import COUNT_LIMIT, Plan, between, passed, plan
+from domain.schedule.schedule import COUNT_LIMIT, OneTime, Plan, between, passed, plan
 
 Span = tuple[int, int, str, str]
 """Slots in (after, until], their verdict and its cause."""
@@ -42,7 +42,28 @@ def slots_of(spec: JobSpec) -> Plan:
 
 def spread_of(job_id: bytes, spec: JobSpec) -> int:
     """Return how far (ms) a job's fires are moved from their slots, where there is room."""
+    if spec.spread_ms != BY_ID:
+        assert spec.spread_ms >= 0, "a second is chosen before a spec is stored"
+        return spec.spread_ms
     return jitter_ms(job_id, spec.jitter_ms) if spec.jitter_ms else 0
+
+
+class Room(msgspec.Struct, frozen=True):
+    """A slot, and how far after it (ms) its fire may be."""
+
+    nominal: int
+    most_ms: int
+
+
+def room_of(spec: JobSpec, at: int) -> Room:
+    """Return the first slot after `at` with its room; where there is none, `at` without any."""
+    if isinstance(spec.schedule, OneTime):
+        return Room(spec.schedule.run_at, spec.jitter_ms)
+    slots = slots_of(spec)
+    nominal = slots.next_after(at)
+    if nominal is None:
+        return Room(at, 0)
+    return Room(nominal, due_at(nominal, slots.next_after(nominal), spec.jitter_ms) - nominal)
 
 
 class Slots:

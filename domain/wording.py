@@ -150,6 +150,8 @@ def spec(job: e.JobSpec) -> dict[str, Any]:
         shown["max_lateness_s"] = seconds(job.max_lateness_ms)
     shown["jitter_s"] = seconds(job.jitter_ms)
     shown["exact"] = job.exact
+    if job.spread_ms != e.BY_ID:
+        shown["placement"] = "emptiest"
     if job.content_type:
         shown["content_type"] = job.content_type
     shown["name"] = job.name

@@ -215,6 +215,12 @@ _FIELDS: Final[dict[str, Any]] = {
     "max_lateness_s": _seconds(p.LATENESS_MS_MIN, p.LATENESS_MS_MAX, "then: skipped, expired"),
     "jitter_s": _seconds(0, d.JITTER_MS_MAX, "spread of fires, fixed for each job"),
     "exact": {"type": "boolean", "default": False},
+    "placement": {
+        "enum": list(d.PLACEMENTS),
+        "default": d.PLACEMENTS[0],
+        "description": "within jitter_s: by the job's id, or in the second with the least load of "
+        "the whole installation, chosen when the schedule is and the same for every fire",
+    },
     "name": _text("for people", maxLength=d.NAME_MAX),
     "labels": {
         "type": "object",

@@ -25,6 +25,10 @@ GONE, SCHEDULE_ERROR, FAILURES = "gone", "schedule_error", "failures"
 """Causes of a `Paused` that no client asked for."""
 
 
+BY_ID = -1
+"""`spread_ms` of a job whose fires are spread by its id."""
+
+
 class JobSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Everything a tenant says about a job. Zero means "no limit" for windows, ends and counts."""
 
@@ -55,6 +59,8 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Links that end dead in a row before the job is paused."""
     exclusions: tuple[Exclusion, ...] = ()
     """The calendars of `exclude` in the version that is in force, in the same order."""
+    spread_ms: int = BY_ID
+    """From a slot to its fire, chosen when the schedule was: where the least load was."""
 
     @property
     def slots(self) -> tuple[ScheduleSpec, int, int, int, tuple[Exclusion, ...]]:

@@ -1,11 +1,13 @@
 """`CommandLog` over the log in memory: decides and appends in one step, nothing moves between."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from commandside.command_port import Accepted, Answer, BodyDiffers, Decide
 from commandside.ports import Standing
 from domain.catalogue import DomainEvent
 from domain.envelope import Decision, Rejected
+from domain.instant import SECOND
 from domain.run import events as re
 from infra.memory.log import Effect, MemoryLog
 
@@ -69,6 +71,14 @@ class MemoryCommandLog:
         """Return the job as it stands, withheld runs included."""
         self._log.reach()
         return self._standing(job_id)
+
+    async def due_per_second(self, windows: Sequence[tuple[int, int]]) -> dict[int, int]:
+        """Return second → open runs that wake in it."""
+        self._log.reach()
+        wakes = [due.wake_at for due in self._log.due.values()]
+        return Counter(
+            wake_at // SECOND for low, high in windows for wake_at in wakes if low <= wake_at < high
+        )
 
     async def events(
         self, job_id: bytes, stream_id: bytes, after: int, limit: int

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from commandside.command_port import Accepted, Answer, BodyDiffers, Decide
+from commandside.command_port import WINDOW_ROWS_MAX, Accepted, Answer, BodyDiffers, Decide
 from commandside.ports import BATCH_MAX, Standing, Unavailable
 from domain.catalogue import DomainEvent
 from domain.envelope import Decision, Rejected
@@ -306,6 +306,17 @@ class PostgresCommandLog:
         """Return events of a stream of this job from version `after` + 1, none for another's."""
         values = [stream_id, arrays.int4(after), arrays.int4(limit)]
         return cr.page(await self._ask(("page", values)), job_id, stream_id)
+
+    async def due_per_second(self, windows: Sequence[tuple[int, int]]) -> dict[int, int]:
+        """Return second → open runs of all shards that wake in it."""
+        values = [
+            arrays.int8s([low for low, _ in windows]),
+            arrays.int8s([high for _, high in windows]),
+            arrays.int4s(list(range(self.shards))),
+            arrays.int4(WINDOW_ROWS_MAX),
+        ]
+        seconds, counts = await self._ask(("seconds", values))
+        return dict(zip(arrays.read_int8s(seconds), arrays.read_int8s(counts), strict=True))
 
     def read_back(self, batch: Sequence[_Pending], expires_at: int) -> None:
         """Find out what became of a batch whose commit has an unknown outcome."""

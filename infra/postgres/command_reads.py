@@ -58,12 +58,29 @@ returning version
 """
 """Runs after `append.LOCK`: a command that changed nothing; a repeat violates the key."""
 
+SECONDS: Final = """
+select coalesce(array_agg(f.second order by f.second), '{}'::int8[]),
+    coalesce(array_agg(f.count order by f.second), '{}'::int8[])
+from (
+    select woken.wake_at / 1000 as second, count(*)::int8 as count
+    from unnest($1::int8[], $2::int8[]) as w(low, high)
+    cross join lateral (
+        select d.wake_at from unnest($3::int4[]) as s(shard)
+        cross join lateral (
+            select d.wake_at from due_index d
+            where d.shard = s.shard and d.wake_at >= w.low and d.wake_at < w.high offset 0) d
+        limit $4::int4) woken
+    group by 1) f
+"""
+"""Seconds in windows [low, high), and how many due rows wake in each: from the index alone."""
+
 STATEMENTS: Final = {
     "lock": append.LOCK,
     "read": reads.READ,
     "command": COMMAND,
     "streams": STREAMS,
     "page": PAGE,
+    "seconds": SECONDS,
     "happened": HAPPENED,
     "remember": REMEMBER,
 }

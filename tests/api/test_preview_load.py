@@ -197,3 +197,11 @@ def test_the_bounds_of_the_memory_demand_are_the_ports(world: World) -> None:
     assert load.worst_without is not None
     assert load.worst_without.fires == 4
     assert spread_of(b"x" * 16, jobs.spec(_every("P1D"))) == 0
+
+
+def test_a_fixed_delay_is_told_as_what_follows_its_schedule_is(world: World) -> None:
+    body = {"type": "recurring", "every": "PT1H", "from": "completion", "target": JOB["target"]}
+    world.define(body)
+    found = world.send("POST", "/v1/preview", DAILY)
+    assert found.status_code == 200, found.text
+    assert world.send("POST", "/v1/preview", body).status_code == 200

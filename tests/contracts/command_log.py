@@ -126,6 +126,25 @@ class CommandLogContract:
 
         bench.run(scenario)
 
+    # ---------------------------------------------------------------- load
+
+    def test_open_runs_are_counted_by_the_second_that_they_wake_in(self, bench: Bench) -> None:
+        async def scenario(log: CommandLog) -> None:
+            at = bench.now()
+            second = at // 1_000 + 3_600
+            for shard, due in ((0, 0), (1, 999), (2, 1_000), (2, 5_000)):
+                instant = second * 1_000 + due
+                spec = jobs.spec(jobs.once(instant))
+                accepted(await log.define(jobs.define(jobs.job_id(shard, log.shards), spec, at)))
+            low = second * 1_000
+            assert await log.due_per_second([(low, low + 2_000)]) == {second: 2, second + 1: 1}
+            both = [(low + 1_000, low + 2_000), (low + 5_000, low + 6_000)]
+            assert await log.due_per_second(both) == {second + 1: 1, second + 5: 1}
+            assert await log.due_per_second([]) == {}
+            assert await log.due_per_second([(low + 6_000, low + 7_000)]) == {}
+
+        bench.run(scenario)
+
     # ---------------------------------------------------------------- commands
 
     def test_a_command_on_no_job_is_decided_on_nothing(self, bench: Bench) -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from infra.postgres import append, due_index, fire_log
+from infra.postgres import append, command_reads, due_index, fire_log
 from tests.engines.databases import Databases
 
 TABLES: Final = ("due_index", "job_heads", "events", "sessions", "commands", "shards")
@@ -16,6 +16,7 @@ STATEMENTS: Final = {
     **fire_log.STATEMENTS,
     **fire_log.SESSION_STATEMENTS,
     **due_index.STATEMENTS,
+    "seconds": command_reads.SECONDS,
 }
 
 _FILL: Final = (
@@ -120,3 +121,15 @@ def test_a_statement_of_the_audit_reads_a_range_of_an_index(
     for node in _nodes(row[0][0]["Plan"]):
         if node.get("Relation Name") in ("due_index", "job_heads"):
             assert "Index Cond" in node or node["Node Type"] == "Bitmap Heap Scan", node
+
+
+def test_the_load_of_a_window_is_counted_from_the_index_alone(
+    connection: psycopg.Connection,
+) -> None:
+    explain = f"explain (generic_plan, format json) {command_reads.SECONDS}"
+    row = connection.execute(explain.encode()).fetchone()
+    assert row is not None
+    read = [node for node in _nodes(row[0][0]["Plan"]) if node.get("Relation Name") == "due_index"]
+    assert [node["Node Type"] for node in read] == ["Index Only Scan"]
+    assert "wake_at" in str(read[0]["Index Cond"])
+    assert "shard" in str(read[0]["Index Cond"])

@@ -109,6 +109,7 @@ NAMING_SPEC: Final = msgspec.structs.replace(
         headers=(Header("X-Token", b"sealed"), Header("Authorization", b"", "crm", "Bearer")),
     ),
 )
+PLACED_SPEC: Final = msgspec.structs.replace(NAMING_SPEC, spread_ms=4_000)
 
 EVENTS: Final[dict[str, DomainEvent]] = {
     "job.defined.v1 least": job.Defined(AT, TENANT, 1, PLAIN_SPEC, AT - 1),
@@ -148,6 +149,16 @@ EVENTS: Final[dict[str, DomainEvent]] = {
     "job.revised.v1 naming full": job.Revised(
         AT, NAMING_SPEC, 3, AT, RUN, PASSED, "k_0123", "2026b", TENANT
     ),
+    "job.defined.v1 placed least": job.Defined(AT, TENANT, 1, PLAIN_SPEC, AT - 1),
+    "job.defined.v1 placed full": job.Defined(
+        AT, TENANT, 2, PLACED_SPEC, AT, "invoices", "k_0123", "2026b"
+    ),
+    "job.revised.v1 placed full": job.Revised(
+        AT, PLACED_SPEC, 3, AT, RUN, PASSED, "k_0123", "2026b", TENANT
+    ),
+    "job.defined.v1 placed kafka": _to(KafkaTarget("main", "orders", "customer-7", SEALED)),
+    "job.defined.v1 placed amqp": _to(AmqpTarget("rabbit", "events", "order.created", SEALED)),
+    "job.defined.v1 placed sqs": _to(SqsTarget("eu", "orders.fifo", "customer-7", SEALED)),
     "job.failing.v1 least": job.Failing(AT, AT, 0),
     "job.failing.v1 full": job.Failing(AT, AT, 2, TENANT),
     "job.revised.v1 least": job.Revised(AT, PLAIN_SPEC, 1, AT),
@@ -246,10 +257,17 @@ READ_ONLY: Final = frozenset(
         "job.defined.v1 pausing least",
         "job.defined.v1 pausing full",
         "job.revised.v1 pausing full",
-        "job.replanned.v1 least",
-        "job.replanned.v1 full",
+        "job.defined.v1 excluding least",
         "job.defined.v1 excluding full",
         "job.revised.v1 excluding full",
+        "job.defined.v1 naming full",
+        "job.revised.v1 naming full",
+        "job.defined.v1 delay",
+        "job.defined.v1 kafka",
+        "job.defined.v1 amqp",
+        "job.defined.v1 sqs",
+        "job.replanned.v1 least",
+        "job.replanned.v1 full",
     }
 )
 """Recorded before their kind had its last fields: read for ever, and not written any more."""

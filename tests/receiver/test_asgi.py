@@ -10,7 +10,7 @@ import pytest
 from tests.receiver.calls import SECRET, Call, Clock
 from tocsin_receiver import Answer, AsgiReceiver, MemoryStore, Receiver, RedisStore
 from tocsin_receiver.answer import BODY_BYTES_MAX
-from tocsin_receiver.asgi import App, Message, Receive, Scope, Send
+from tocsin_receiver.asgi import App, Message, Receive, Scope, Send, _Exchange
 
 CHUNK = 7
 
@@ -262,6 +262,16 @@ def test_an_endless_answer_is_cut_where_tocsin_stops_reading(receiver: Receiver)
         answer = asyncio.run(serve(app, Call(attempt=attempt)))
         assert len(answer.body) == BODY_BYTES_MAX
         assert dict(answer.headers)["content-length"] == str(BODY_BYTES_MAX)
+
+
+def test_of_an_endless_answer_no_more_is_held_than_is_sent() -> None:
+    async def nothing() -> Message:
+        raise AssertionError
+
+    exchange = _Exchange(b"", nothing)
+    for _ in range(100):
+        exchange.take({"type": "http.response.body", "body": bytes(50_000), "more_body": True})
+    assert len(exchange._answer) == BODY_BYTES_MAX
 
 
 def test_a_body_over_the_limit_is_refused_before_it_is_read_whole(receiver: Receiver) -> None:

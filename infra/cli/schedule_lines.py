@@ -4,7 +4,7 @@ A question is the schedule part of a definition, with `after` or `before` (RFC 3
 `every` from `completion` has one answer: what follows a definition, or an end, at `after`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, Protocol
 
@@ -23,6 +23,7 @@ COUNT: Final = 5
 _ANSWERS_KEPT: Final = 4_096
 """Of each direction: a question that comes again is not walked again."""
 _CHUNK: Final = 65_536
+_ASKING: Final = frozenset(("after", "before", "count"))
 _KNOWN: Final = frozenset((*RECURRING, *ENDS, "run_at", "after", "before", "count"))
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
@@ -144,6 +145,19 @@ def _before(slots: Plan, before: int, count: int) -> tuple[str, ...]:
 
 
 def _plan(body: dict[str, Any], min_interval_s: int) -> Plan:
+    """Return the plan that a question is about; one of texts alone is found again by them."""
+    said = tuple(item for item in body.items() if item[0] not in _ASKING)
+    if all(type(value) is str for _, value in said):
+        return _plan_of_texts(said, min_interval_s)
+    return _plan_of(body, min_interval_s)
+
+
+@lru_cache(_ANSWERS_KEPT)
+def _plan_of_texts(said: tuple[tuple[str, str], ...], min_interval_s: int) -> Plan:
+    return _plan_of(dict(said), min_interval_s)
+
+
+def _plan_of(body: Mapping[str, Any], min_interval_s: int) -> Plan:
     if "run_at" in body:
         beside = next((field for field in RECURRING if field in body), None)
         if beside:
@@ -167,7 +181,7 @@ def _count(body: dict[str, Any], default: int) -> int:
     return count
 
 
-def _instant(body: dict[str, Any], field: str) -> int:
+def _instant(body: Mapping[str, Any], field: str) -> int:
     value = body[field]
     if not isinstance(value, str):
         raise _Wrong("invalid", Refused(f"/{field}", "a string"))

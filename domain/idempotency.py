@@ -41,8 +41,11 @@ def parse_template(text: str) -> Template | Refused:
 
 
 def manual_suffix(run_id: bytes) -> str:
-    """Return what sets the key of a manual or forced run apart from the slot at its instant."""
-    return f"-m-{run_id[:4].hex()}"
+    """Return what sets the key of a manual or forced run apart from the slot at its instant.
+
+    The id's last bytes: its first ones are the instant, which two such runs may share.
+    """
+    return f"-m-{run_id[-4:].hex()}"
 
 
 def render(template: Template, job_text_id: str, scheduled_ts: int, suffix: str = "") -> str:

@@ -13,7 +13,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from commandside.jobs import Done, Jobs, Sent
+from commandside.asked import Done, Sent
+from commandside.jobs import Jobs
 from commandside.ports import Unavailable
 from commandside.reading import BODY_BYTES_MAX, read_job, too_large
 from commandside.replies import JobReply

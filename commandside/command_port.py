@@ -13,6 +13,7 @@ from domain.run.state import OpenRun
 from domain.tenant import KeyRecord
 
 WINDOW_ROWS_MAX: Final = 100_000
+LAST_EVENTS_MAX: Final = 5_000
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False):
@@ -76,6 +77,17 @@ class CommandLog(Protocol):
         self, job_id: bytes, stream_id: bytes, after: int, limit: int
     ) -> list[DomainEvent]:
         """Return events of a stream of this job (its own, or a run's), from version `after` + 1."""
+
+    async def told(
+        self, job_id: bytes, kinds: Sequence[type[DomainEvent]], limit: int
+    ) -> list[tuple[int, DomainEvent]]:
+        """Return the newest `limit` events of these kinds in a job's stream, in order.
+
+        Each with its version.
+        """
+
+    async def last_events(self, stream_ids: Sequence[bytes]) -> dict[bytes, DomainEvent]:
+        """Return the last event of each stream that exists; at most LAST_EVENTS_MAX are asked."""
 
 
 class Keys(Protocol):

@@ -94,7 +94,6 @@ KNOWN_LENGTH_MAX: Final = 4_096
 """Remembered targets, and policies, and characters of one; together at most some 40 MB."""
 NOT_YET: Final = frozenset(
     {
-        "backfill",
         "catch_up",
         "exclude",
         "heartbeat_timeout_s",

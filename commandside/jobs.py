@@ -6,28 +6,32 @@ from that state. Nothing here knows HTTP, but for the published problems that a 
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import blake2b
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from commandside import placement, policies
+from commandside.asked import Asked, Done, Sent
+from commandside.backfill import MOVED, Known, decide_backfill, look, requested
 from commandside.command_port import Accepted, Answer, CommandLog
 from commandside.definition import Definitions
 from commandside.outcomes import accepted_of, told
 from commandside.placement import Choices, Placed, Placer, Unplaced, Wanted
 from commandside.ports import KeyGone, NewId, Unavailable, Vault
-from commandside.replies import JobReply, reply, said_of
+from commandside.replies import JobReply, backfilled, reply, said_of
 from commandside.sealing import Sealer
 from commandside.secret_port import SecretMissing, Secrets
 from domain import outlook
+from domain.catalogue import DomainEvent
 from domain.chain import Link
-from domain.envelope import Command, Decision, Rejected
-from domain.ids import MANUAL, RUN, command_id_of, job_id_of_key, run_id, text
+from domain.envelope import Decision, Rejected
+from domain.ids import MANUAL, RUN, job_id_of_key, run_id, text
 from domain.instant import SECOND
 from domain.job import decide
 from domain.job import events as e
 from domain.job import state as s
+from domain.job.backfill import Range
 from domain.job.resume import USUAL
 from domain.opaque import Seal, position_token
 from domain.problem import Problem, invalid
@@ -38,48 +42,10 @@ from domain.schedule.schedule import ScheduleBreach
 from domain.sharding import shard_of
 from domain.tenant import Caller
 
-ANY_VERSION: Final = 0
 EVENTS_PAGE: Final = 500
+BACKFILL_TRIES: Final = 10
 Verb = Callable[[s.JobState | None, tuple[OpenRun, ...], decide.By], decide.Outcome]
 _ABSENT: Final = Rejected("absent", "there is no such job")
-
-
-class Asked(msgspec.Struct, frozen=True):
-    """A command on a job as a client sent it.
-
-    `body` decides whether a repeat is the same command; `if_version` is what If-Match asks for.
-    """
-
-    caller: Caller
-    job_id: bytes
-    name: str
-    body: bytes = b""
-    idempotency_key: str = ""
-    if_version: int = ANY_VERSION
-
-    @property
-    def command(self) -> Command | None:
-        """The command's id and hash, None without an Idempotency-Key."""
-        if not self.idempotency_key:
-            return None
-        identity = command_id_of(self.caller.tenant_id, self.idempotency_key)
-        return Command(identity, body_hash(self.name, self.body))
-
-
-class Done(msgspec.Struct, frozen=True):
-    """A command's answer. `created`: it defined a job, rather than found one."""
-
-    reply: JobReply
-    created: bool = False
-
-
-class Sent(msgspec.Struct, frozen=True):
-    """A definition as a client sent it: its JSON, the bytes of its `payload`, and all its bytes."""
-
-    body: Mapping[str, Any]
-    payload: bytes | None
-    raw: bytes
-    idempotency_key: str = ""
 
 
 class _Begun(msgspec.Struct):
@@ -104,11 +70,6 @@ class _Begun(msgspec.Struct):
     def is_new(self) -> bool:
         """Whether it made a job, just now."""
         return isinstance(self.outcome, Accepted) and not self.outcome.replayed
-
-
-def body_hash(name: str, body: bytes) -> bytes:
-    """Return what tells one use of an Idempotency-Key from another."""
-    return blake2b(name.encode() + b"\n" + body, digest_size=16).digest()
 
 
 class Jobs:
@@ -398,6 +359,46 @@ class Jobs:
         answer.run_id = text(RUN, run_id(facts.job_id, facts.life, accepted.at, MANUAL, salt))
         return Done(answer)
 
+    async def backfill(self, asked: Asked, reason: str, wish: Range, *, dry_run: bool) -> Done:
+        """Run past slots, with the schedules that were in force then."""
+        for _ in range(BACKFILL_TRIES):
+            known = await look(self._log, asked.job_id, asked.caller.tenant_id, wish)
+            if isinstance(known, ScheduleBreach):
+                raise told(known)
+            verb = partial(decide_backfill, known, wish, self._zone_data)
+            if dry_run:
+                return self._would_backfill(known, verb)
+            try:
+                accepted = await self._command(asked, verb, reason)
+            except Problem as problem:
+                if problem.code != MOVED:
+                    raise
+                continue
+            if accepted.replayed:
+                return await self._replay(accepted)
+            job_id, before = asked.job_id, accepted.version - 1
+            (event,) = await self._log.events(job_id, job_id, before, 1)
+            return self._backfilled(accepted.job, accepted, event)
+        raise Unavailable("the job changes faster than its past can be read")
+
+    def _would_backfill(self, known: Known | None, verb: Verb) -> Done:
+        """Answer as a backfill would be, from what was read: nothing is written."""
+        at = self._now()
+        job, runs = (known.job, known.runs) if known else (None, ())
+        found = requested(verb(job, runs, decide.By(at)))
+        if isinstance(found, Rejected):
+            raise Problem(found.code, found.detail)
+        assert job is not None
+        answer = reply(job, job.facts.version, at)
+        answer.backfill = backfilled(found, dry_run=True)
+        return Done(answer)
+
+    def _backfilled(self, job: s.JobState, accepted: Accepted, event: DomainEvent) -> Done:
+        assert isinstance(event, e.BackfillRequested)
+        answer = self._reply(job, accepted)
+        answer.backfill = backfilled(event)
+        return Done(answer)
+
     async def _command(
         self, asked: Asked, verb: Verb, reason: str = "", *, mine: bool = True
     ) -> Accepted:
@@ -460,6 +461,8 @@ class Jobs:
                 answer = self._reply(job, accepted)
                 answer.run_id = text(RUN, last.run_id)
                 return Done(answer)
+            case e.BackfillRequested():
+                return self._backfilled(job, accepted, last)
             case e.Revised():
                 return self._defined(job, accepted, created=False)
             case _:

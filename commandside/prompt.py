@@ -45,6 +45,16 @@ class PromptLog:
         """Return second → open runs that wake in it."""
         return await self._log.due_per_second(windows)
 
+    async def told(
+        self, job_id: bytes, kinds: Sequence[type[DomainEvent]], limit: int
+    ) -> list[tuple[int, DomainEvent]]:
+        """Return the newest events of these kinds in a job's stream, in order."""
+        return await self._log.told(job_id, kinds, limit)
+
+    async def last_events(self, stream_ids: Sequence[bytes]) -> dict[bytes, DomainEvent]:
+        """Return the last event of each stream that exists."""
+        return await self._log.last_events(stream_ids)
+
     async def events(
         self, job_id: bytes, stream_id: bytes, after: int, limit: int
     ) -> list[DomainEvent]:

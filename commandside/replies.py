@@ -13,12 +13,29 @@ from domain import outlook
 from domain.chain import Link
 from domain.ids import JOB, text
 from domain.instant import DAY, rfc3339
+from domain.job.events import BackfillRequested
 from domain.job.state import STATUS_NAMES, JobState
 from domain.schedule.schedule import OneTime, ScheduleSpec, warnings
 
 _KEPT: Final = 4_096
 
 Instant = Annotated[str, Meta(description="RFC 3339, UTC, milliseconds")]
+
+
+class BackfillReply(msgspec.Struct, kw_only=True):
+    """What a backfill does: of the `slots` in the range, so many run; the others are left alone."""
+
+    from_: Annotated[Instant, Meta(description="as asked")] = msgspec.field(name="from")
+    to: Instant
+    rerun: bool
+    slots: Annotated[int, Meta(description="in the range, under the schedules in force then")]
+    succeeded: Annotated[int, Meta(description="a run of the slot had succeeded")]
+    dead: Annotated[int, Meta(description="it was sent and ended otherwise")]
+    open: Annotated[int, Meta(description="its run is not over, or is still to come")]
+    runs: Annotated[int, Meta(description="slots that run, one after the other")]
+    first: Annotated[Instant | None, Meta(description="of those that run")]
+    last: Instant | None
+    dry_run: bool
 
 
 class JobReply(msgspec.Struct, kw_only=True):
@@ -35,6 +52,7 @@ class JobReply(msgspec.Struct, kw_only=True):
         Annotated[list[str], Meta(description="runs whose attempt goes on by itself")] | UnsetType
     ) = UNSET
     run_id: Annotated[str, Meta(description="of the run that was asked for")] | UnsetType = UNSET
+    backfill: BackfillReply | UnsetType = UNSET
     warnings: list[str] | UnsetType = UNSET
     position: Annotated[str, Meta(description="opaque; lists wait for it with ?position=")] = ""
 
@@ -58,6 +76,24 @@ def reply(
     if runs:
         found.next_runs = outlook.following(job.facts, link.nominal) if link else []
     return found
+
+
+def backfilled(event: BackfillRequested, *, dry_run: bool = False) -> BackfillReply:
+    """Say what a backfill does, or would do."""
+    slots = event.slots
+    return BackfillReply(
+        from_=rfc3339(event.since),
+        to=rfc3339(event.until),
+        rerun=event.rerun,
+        slots=event.found,
+        succeeded=event.succeeded,
+        dead=event.dead,
+        open=event.open,
+        runs=sum(part.count for part in slots),
+        first=rfc3339(slots[0].first) if slots else None,
+        last=rfc3339(slots[-1].last) if slots else None,
+        dry_run=dry_run,
+    )
 
 
 def said_of(schedule: ScheduleSpec, at: int) -> list[str]:

@@ -24,6 +24,8 @@ NAMES: Final[dict[type, str]] = {
     job.CatchUpClosed: "job.catch-up-closed.v1",
     job.Counted: "job.counted.v1",
     job.Failing: "job.failing.v1",
+    job.BackfillRequested: "job.backfill-requested.v1",
+    job.BackfillMoved: "job.backfill-moved.v1",
     run.Scheduled: "run.scheduled.v1",
     run.Leased: "run.leased.v1",
     run.Accepted: "run.accepted.v1",

@@ -12,13 +12,14 @@ TENANT: Final = "tn"
 JOB: Final = "jb"
 RUN: Final = "rn"
 
-SLOT, MANUAL, BACKFILL, REDRIVE, BESIDE = 0, 1, 2, 3, 4
+SLOT, MANUAL, BACKFILL, REDRIVE, BESIDE, RERUN = 0, 1, 2, 3, 4, 5
 """Kinds of run. Only `SLOT` runs are links of the job's chain.
 
 `BESIDE` is a manual run that was asked for beside whatever is in flight; its id is a manual one's.
+`RERUN` is a backfill run with a key of its own; its id is a backfill's.
 """
 
-KIND_NAMES: Final = ("slot", "manual", "backfill", "redrive", "manual")
+KIND_NAMES: Final = ("slot", "manual", "backfill", "redrive", "manual", "backfill")
 
 
 def text(prefix: str, raw: bytes) -> str:
@@ -72,6 +73,15 @@ def run_id(job_id: bytes, life: int, nominal: int, kind: int, salt: bytes = b"")
             tail[3:],
         )
     )
+
+
+def backfill_id(job_id: bytes, life: int, nominal: int, generation: int) -> bytes:
+    """Return the stream id of a slot that a backfill runs.
+
+    The generation is the version of the request in the job's stream: it rises, and no two requests
+    share one.
+    """
+    return run_id(job_id, life, nominal, BACKFILL, generation.to_bytes(4, "big"))
 
 
 def slot_id(job_id: bytes, life: int, nominal: int, spec_version: int) -> bytes:

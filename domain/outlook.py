@@ -15,6 +15,7 @@ from domain.ids import RUN, text
 from domain.instant import rfc3339
 from domain.job import state as s
 from domain.run import state as rs
+from domain.run.backfill import is_current
 from domain.schedule.excluding import without
 from domain.schedule.exclusion import Exclusion
 from domain.schedule.schedule import OneTime, Plan, ScheduleBreach, ScheduleSpec, between
@@ -114,3 +115,15 @@ def in_flight(runs: tuple[rs.OpenRun, ...]) -> list[str]:
     return [
         text(RUN, run.facts.run_id) for run in runs if isinstance(run, rs.InFlight | rs.Awaiting)
     ]
+
+
+def backfill(job: s.JobState, runs: tuple[rs.OpenRun, ...]) -> tuple[int, int, int] | None:
+    """Return how many runs of a backfill are left, the slot that is next, and the range's end."""
+    going = job.facts.backfill
+    if going is None:
+        return None
+    place = max(
+        (r.facts.nominal - 1 for r in runs if is_current(job, r.facts)), default=going.after
+    )
+    nominal = going.next_after(place)
+    return None if nominal is None else (going.left_after(place), nominal, going.until)

@@ -41,7 +41,13 @@ def _change(recorded: Recorded) -> BoardChange | None:
             return _status(recorded, "cancelled", event.at)
         case e.Finished():
             return _status(recorded, "finished", event.at)
-        case e.RunRequested() | e.Replanned() | e.CatchUpClosed():
+        case (
+            e.RunRequested()
+            | e.Replanned()
+            | e.CatchUpClosed()
+            | e.BackfillRequested()
+            | e.BackfillMoved()
+        ):
             # The job is what it was; only its version is another, as its own answer shows it.
             return _status(recorded, "", 0)
         case _:

@@ -14,6 +14,7 @@ from domain.job import state as s
 from domain.job.events import JobSpec
 from domain.run import state as rs
 from domain.run.events import Passed
+from domain.stretch import Stretch
 from projections.rows import AttemptRow, RunRow
 from projections.run_history import NO_RUN
 from queryside.ports import JobLine, Reveal, RunLine
@@ -34,6 +35,14 @@ class Pause(msgspec.Struct):
     until: Annotated[Instant | None, Meta(description="when it ends by itself; null: never")]
 
 
+class BackfillShown(msgspec.Struct):
+    """What is left of a backfill that is going on."""
+
+    left: Annotated[int, Meta(description="runs that are not over")]
+    next: Annotated[Instant, Meta(description="the slot that runs now, or next")]
+    to: Annotated[Instant, Meta(description="as asked")]
+
+
 class JobShown(msgspec.Struct, kw_only=True):
     """A job as it stands. `spec` can be sent back as a definition, but for its header values."""
 
@@ -49,6 +58,7 @@ class JobShown(msgspec.Struct, kw_only=True):
     defined_at: Instant
     changed_at: Instant
     paused: Pause | UnsetType = UNSET
+    backfill: BackfillShown | UnsetType = UNSET
     as_of: Instant | UnsetType = UNSET
 
 
@@ -173,6 +183,10 @@ def job(
         found.as_of = rfc3339(at)
     else:
         found.in_flight = outlook.in_flight(runs)
+        going = outlook.backfill(state, runs)
+        if going is not None:
+            left, nominal, until = going
+            found.backfill = BackfillShown(left, rfc3339(nominal), rfc3339(until))
     if isinstance(state, s.Paused):
         found.paused = Pause(
             rfc3339(state.paused_at), state.cause, state.reason, _instant(state.until)
@@ -304,7 +318,7 @@ _HIDDEN: Final = frozenset(
     {"tenant_id", "session", "nonce", "command_id", "body", "actor", "at", "job_id", "of"}
 )
 _INSTANTS: Final = frozenset(
-    {"nominal", "due_at", "until", "leased_at", "sent_at", "cursor", "after"}
+    {"nominal", "due_at", "since", "until", "leased_at", "sent_at", "cursor", "after"}
 )
 _RUNS: Final = frozenset({"run_id", "held", "runs", "in_flight"})
 
@@ -336,9 +350,15 @@ def _field(name: str, value: Any) -> Any:
         return text(RUN, value) if isinstance(value, bytes) else [text(RUN, run) for run in value]
     if name in _INSTANTS:
         return _instant(value)
+    if name == "slots" and value and isinstance(value[0], Stretch):
+        return [_stretch(part) for part in value]
     if name == "passed":
         return [_passed(item) for item in value]
     return msgspec.to_builtins(value)
+
+
+def _stretch(part: Stretch) -> dict[str, Any]:
+    return {"first": rfc3339(part.first), "last": rfc3339(part.last), "count": part.count}
 
 
 def _passed(item: Passed) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from litestar import Request
 from litestar.datastructures import State
 
-from commandside.jobs import ANY_VERSION, Asked
+from commandside.asked import ANY_VERSION, Asked
 from commandside.reading import BODY_BYTES_MAX, too_large
 from domain import ids
 from domain.problem import Problem

@@ -14,6 +14,7 @@ from litestar.params import FromPath
 from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Scope, Send
 
+from commandside import backfill as past
 from commandside.api import schema
 from commandside.api.requests import (
     JSON,
@@ -26,8 +27,9 @@ from commandside.api.requests import (
     idempotency_key,
     pieces,
 )
+from commandside.asked import Done, Sent
 from commandside.batch import Batch, LineReply, Report
-from commandside.jobs import Done, Jobs, Sent
+from commandside.jobs import Jobs
 from commandside.preview import Preview, Previews
 from commandside.reading import read_job, read_object
 from commandside.replies import JobReply
@@ -182,7 +184,29 @@ def _commands(jobs: Jobs) -> list[HTTPRouteHandler]:
         allow = overlap == "allow"
         return _answer(await jobs.trigger(command, fields.get("reason", ""), allow_overlap=allow))
 
-    return [cancel, pause, resume, trigger]
+    return [cancel, pause, resume, trigger, _backfill(jobs)]
+
+
+def _backfill(jobs: Jobs) -> HTTPRouteHandler:
+    @post(
+        f"{_JOB}/backfill",
+        status_code=200,
+        opt=_opt(
+            "Run past slots that were missed, with the schedule in force then",
+            JSON,
+            schema.BACKFILL,
+            keyed=True,
+            versioned=True,
+        ),
+    )
+    async def backfill(request: HttpRequest, job_id: FromPath[str]) -> ASGIResponse:
+        expect(request, JSON)
+        raw = await body_of(request)
+        command = asked(request, job_id, "backfill", raw, keyed=True)
+        wish, reason, dry_run = past.read(read_object(raw))
+        return _answer(await jobs.backfill(command, reason, wish, dry_run=dry_run))
+
+    return backfill
 
 
 async def _because(request: HttpRequest, *fields: str) -> tuple[bytes, dict[str, str]]:
@@ -197,8 +221,8 @@ async def _because(request: HttpRequest, *fields: str) -> tuple[bytes, dict[str,
         pointer = "/" + token(name[:64])
         if name not in fields:
             wrong.append(Refused(pointer, "unknown field"))
-        elif not isinstance(value, str) or len(value) > schema.REASON_MAX:
-            wrong.append(Refused(pointer, f"a text of at most {schema.REASON_MAX} characters"))
+        elif not isinstance(value, str) or len(value) > past.REASON_MAX:
+            wrong.append(Refused(pointer, f"a text of at most {past.REASON_MAX} characters"))
     if wrong:
         raise invalid(wrong)
     return raw, body

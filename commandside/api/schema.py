@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from commandside import definition as d
 from commandside import policies as p
+from commandside.backfill import REASON_MAX
 from commandside.preview import COUNT, COUNT_MAX, LOADS
 from commandside.secret_port import SCHEMES
 from commandside.when import PARTS_MAX, RUNS_MAX
@@ -258,8 +259,7 @@ PATCH: Final[dict[str, Any]] = {
     "additionalProperties": False,
     "description": "a merge patch (RFC 7396): fields of a definition, null for the default",
 }
-REASON: Final = _text("kept in the audit trail", maxLength=512)
-REASON_MAX: Final = 512
+REASON: Final = _text("kept in the audit trail", maxLength=REASON_MAX)
 BECAUSE: Final = _object({"reason": REASON})
 PAUSE: Final = _object(
     {
@@ -295,4 +295,23 @@ SIGNING_KEY: Final = _object(
 )
 SECRET: Final = _object(
     {"value": _text("printable ASCII; user:password for the scheme Basic", maxLength=1024)}, "value"
+)
+BACKFILL: Final = _object(
+    {
+        "from": _text("RFC 3339 with an offset: the first instant of the range", maxLength=40),
+        "to": _text("RFC 3339 with an offset: the last instant, not in the future", maxLength=40),
+        "reason": REASON,
+        "rerun": {
+            "type": "boolean",
+            "default": False,
+            "description": "slots that ran before run again, each with a key of its own",
+        },
+        "dry_run": {
+            "type": "boolean",
+            "default": False,
+            "description": "say what would run, and do nothing",
+        },
+    },
+    "from",
+    "to",
 )

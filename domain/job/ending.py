@@ -14,9 +14,10 @@ from domain.instant import HOUR, MINUTE
 from domain.job import state as s
 from domain.job.command import By
 from domain.job.decide import pause
-from domain.job.events import FAILURES, GONE, SCHEDULE_ERROR, Failing, JobEvent
+from domain.job.events import FAILURES, GONE, SCHEDULE_ERROR, BackfillMoved, Failing, JobEvent
 from domain.run import events as re
 from domain.run import state as rs
+from domain.run.backfill import after_run
 from domain.run.report import JobConcerned, Result, report
 from domain.schedule.schedule import ScheduleBreach
 
@@ -103,4 +104,21 @@ def _pausing(  # noqa: PLR0913 - as above
     leased_at = run.leased_at if isinstance(run, rs.InFlight | rs.Awaiting) else 0
     paused = pause(job, runs, By(max(at, leased_at), reason=reason), cause=cause, until=until)
     assert isinstance(paused, Decision)
+    if isinstance(own.slices[0].after, rs.Ended) and run.facts.is_backfill:
+        paused = _with_place(paused, run, at)
     return msgspec.structs.replace(paused, slices=paused.slices + own.slices)
+
+
+def _with_place(paused: Decision, run: rs.OpenRun, at: int) -> Decision:
+    """Return the pause with the place where a backfill stands whose run ends with it."""
+    head, *rest = paused.slices
+    job = head.after
+    assert isinstance(job, s.Paused)
+    moved = after_run(job, run.facts, at)
+    if moved is None:
+        return paused
+    assert isinstance(moved, BackfillMoved), "a paused job plans nothing"
+    after = s.evolve(head.stream_id, job, moved)
+    said = tuple(event for event in head.events if isinstance(event, JobEvent))
+    place = msgspec.structs.replace(head, events=(*said, moved), after=after)
+    return msgspec.structs.replace(paused, slices=(place, *rest))

@@ -10,6 +10,7 @@ from domain.retry import RetryPolicy
 from domain.run.events import CatchUp, Passed
 from domain.schedule.exclusion import Exclusion
 from domain.schedule.schedule import FixedDelay, OneTime, ScheduleSpec
+from domain.stretch import Stretches
 from domain.target import Target
 
 SKIP, ALLOW, BUFFER_ONE, BUFFER_ALL, CANCEL_OTHER = 0, 1, 2, 3, 4
@@ -221,6 +222,39 @@ class Failing(Event, frozen=True, tag=11):
     tenant_id: bytes = b""
 
 
+class BackfillRequested(Event, frozen=True, tag=12):
+    """Past slots were asked for; the `Scheduled` of the first is in the same decision.
+
+    `slots` are those that run, out of `found` in [since, until]; the others had succeeded, were
+    dead, or were open still. Its version in the job's stream is the generation of its runs.
+    """
+
+    at: int
+    since: int
+    until: int
+    slots: Stretches
+    rerun: bool
+    found: int
+    succeeded: int
+    dead: int
+    open: int
+    zone_data: str = ""
+    reason: str = ""
+    actor: str = ""
+    tenant_id: bytes = b""
+
+
+class BackfillMoved(Event, frozen=True, tag=13):
+    """The slots of the backfill up to `after` are over: it was the last, or the job is paused.
+
+    Between those its place is that of its open run, and no event is needed.
+    """
+
+    at: int
+    after: int
+    tenant_id: bytes = b""
+
+
 JobEvent = (
     Defined
     | Revised
@@ -233,4 +267,6 @@ JobEvent = (
     | CatchUpClosed
     | Counted
     | Failing
+    | BackfillRequested
+    | BackfillMoved
 )

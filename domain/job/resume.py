@@ -13,6 +13,7 @@ from domain.job.command import By, Outcome, absent, wrong_state
 from domain.job.planning import Settled, excluded, first_link, plan_next, settle, skipped
 from domain.run import events as re
 from domain.run import state as rs
+from domain.run.backfill import first_slot, is_current
 from domain.run.planning import again
 from domain.slots import Slots, Span
 
@@ -83,6 +84,8 @@ class _Resume:
             self.draft.on_run(held.facts.run_id, held, verdict)
         if free and not kept.held:
             self._plan(kept)
+        if not any(is_current(self.job, run.facts) for run in self.runs):
+            self._go_on_backfilling()
         return self.draft.decision(self.runs, command=self.by.command)
 
     def _plan(self, kept: _Kept) -> None:
@@ -96,6 +99,13 @@ class _Resume:
         else:
             link = first_link(self.draft, cursor, self.at)
         plan_next(self.draft, link, cursor, self.at)
+
+    def _go_on_backfilling(self) -> None:
+        """The run of a backfill that was in flight at the pause has ended meanwhile."""
+        job = self.draft.job
+        assert job is not None
+        if job.facts.backfill is not None:
+            self.draft.on_run(*first_slot(job, job.facts.backfill, self.at))
 
     def _kept(self) -> _Kept:
         held, settled = self.held, settle(self.job, self.runs, self.at)

@@ -16,6 +16,29 @@ import msgspec
 
 from domain.job import events as e
 from domain.run.events import CatchUp
+from domain.stretch import Stretches, count_after, next_after
+
+
+class Backfill(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Past slots that run one after the other; those up to `after` are over.
+
+    While one of them has an open run, that run's nominal instant is the place, and `after` is what
+    was last written down.
+    """
+
+    generation: int
+    rerun: bool
+    until: int
+    slots: Stretches
+    after: int
+
+    def next_after(self, nominal: int) -> int | None:
+        """Return the slot that runs after this one."""
+        return next_after(self.slots, nominal)
+
+    def left_after(self, nominal: int) -> int:
+        """Return how many slots run after this one."""
+        return count_after(self.slots, nominal)
 
 
 class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -37,6 +60,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Occurrences that have begun since the job has `max_runs`."""
     failures: int = 0
     """Links that ended dead in a row, while the job has `pause_after`."""
+    backfill: Backfill | None = None
 
     @property
     def is_exhausted(self) -> bool:
@@ -113,7 +137,7 @@ def evolve(job_id: bytes, state: JobState | None, event: e.JobEvent) -> JobState
         begun=event.begun if isinstance(event, e.Counted) else state.facts.begun,
         failures=_failures(state.facts, event),
     )
-    if not isinstance(event, e.RunRequested):
+    if not isinstance(event, e.RunRequested | e.BackfillRequested | e.BackfillMoved):
         facts = msgspec.structs.replace(facts, cursor=event.cursor)
     assert not isinstance(state, Cancelled), "only a definition follows a tombstone"
     match event:
@@ -137,12 +161,16 @@ def evolve(job_id: bytes, state: JobState | None, event: e.JobEvent) -> JobState
             assert isinstance(state, Paused)
             return Active(facts, event.catch_up)
         case e.Cancelled():
+            facts = msgspec.structs.replace(facts, backfill=None)
             return Cancelled(facts, event.at, event.in_flight)
         case e.Finished():
             assert isinstance(state, Active)
             return Finished(facts)
         case e.Replanned():
             return _replanned(state, facts, event)
+        case e.BackfillRequested() | e.BackfillMoved():
+            facts = msgspec.structs.replace(facts, backfill=_backfill(facts, event))
+            return msgspec.structs.replace(state, facts=facts)
         case e.RunRequested() | e.CatchUpClosed() | e.Counted() | e.Failing():
             return msgspec.structs.replace(state, facts=facts)
         case _:
@@ -173,3 +201,14 @@ def _failures(facts: Facts, event: e.JobEvent) -> int:
             return 0
         case _:
             return facts.failures
+
+
+def _backfill(facts: Facts, event: e.BackfillRequested | e.BackfillMoved) -> Backfill | None:
+    """Return what is left of the backfill with this event, None where nothing is."""
+    if isinstance(event, e.BackfillRequested):
+        before = event.since - 1
+        found = Backfill(facts.version, event.rerun, event.until, event.slots, before)
+    else:
+        assert facts.backfill is not None, "a backfill that moves was asked for"
+        found = msgspec.structs.replace(facts.backfill, after=event.after)
+    return found if found.next_after(found.after) is not None else None

@@ -17,6 +17,7 @@ from domain.job import state as js
 from domain.retry import ABANDONED_MAX, LOST_MAX, abandoned_delay_ms, delay_ms, lost_delay_ms
 from domain.run import events as e
 from domain.run import state as s
+from domain.run.backfill import after_run
 from domain.run.planning import again, first_of
 from domain.schedule.schedule import OneTime
 
@@ -81,6 +82,8 @@ def report(  # noqa: PLR0913 - one decision, and each argument is something it m
         ended = s.Ended(facts.run_id, facts.version + 2, follows.then)
         completed = e.Completed(at, follows.then, follows.cause)
         own = Slice(facts.run_id, facts.version + 1, (fired, completed), ended)
+        if facts.is_backfill and not noted:
+            return _ended_in_backfill(job, run, own, at)
         return _ended(job, run, own, at, alone=alone)
     event = _second(job, facts, follows, at)
     after = s.evolve(facts.run_id, s.evolve(facts.run_id, run, fired), event)
@@ -207,6 +210,17 @@ def _ended(job: js.JobState, run: s.OpenRun, own: Slice, at: int, *, alone: bool
         return Decision(head.job_id, guards, (own,))
     event = je.Finished(at, max(cursor, at), link.passed, head.tenant_id)
     return Decision(head.job_id, guards, (_of_job(job, event), own))
+
+
+def _ended_in_backfill(job: js.JobState, run: s.OpenRun, own: Slice, at: int) -> Decision:
+    """Return the run's end and the next slot of its backfill, or the place where that stands."""
+    guards, head = _guards(job, run), job.facts
+    follows = after_run(job, run.facts, at)
+    if follows is None:
+        return Decision(head.job_id, guards, (own,))
+    if isinstance(follows, Slice):
+        return Decision(head.job_id, guards, (own, follows))
+    return Decision(head.job_id, guards, (_of_job(job, follows), own))
 
 
 def plans_at_end(job: js.JobState, facts: s.Facts, *, alone: bool) -> bool:

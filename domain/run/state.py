@@ -13,7 +13,7 @@ from typing import assert_never
 
 import msgspec
 
-from domain.ids import SLOT
+from domain.ids import BACKFILL, RERUN, SLOT
 from domain.run import events as e
 
 
@@ -51,6 +51,11 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     def is_link(self) -> bool:
         """Created by the schedule, hence a link of the job's chain."""
         return self.kind == SLOT
+
+    @property
+    def is_backfill(self) -> bool:
+        """Asked for afterwards, as one slot of a past range."""
+        return self.kind in (BACKFILL, RERUN)
 
 
 class Ready(msgspec.Struct, frozen=True, gc=False):

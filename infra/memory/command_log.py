@@ -91,6 +91,20 @@ class MemoryCommandLog:
         )
         return self._log.events_of(stream_id, after)[:limit] if mine else []
 
+    async def told(
+        self, job_id: bytes, kinds: Sequence[type[DomainEvent]], limit: int
+    ) -> list[tuple[int, DomainEvent]]:
+        """Return the newest events of these kinds in a job's stream, in order."""
+        self._log.reach()
+        events = enumerate(self._log.events_of(job_id), 1)
+        return [(n, event) for n, event in events if isinstance(event, tuple(kinds))][-limit:]
+
+    async def last_events(self, stream_ids: Sequence[bytes]) -> dict[bytes, DomainEvent]:
+        """Return the last event of each stream that exists."""
+        self._log.reach()
+        found = ((stream_id, self._log.events_of(stream_id)[-1:]) for stream_id in stream_ids)
+        return {stream_id: last for stream_id, events in found for last in events}
+
     def _repeat(
         self, job_id: bytes, command_id: bytes, body_hash: bytes
     ) -> Accepted | BodyDiffers | None:

@@ -17,9 +17,16 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from commandside.command_port import WINDOW_ROWS_MAX, Accepted, Answer, BodyDiffers, Decide
+from commandside.command_port import (
+    LAST_EVENTS_MAX,
+    WINDOW_ROWS_MAX,
+    Accepted,
+    Answer,
+    BodyDiffers,
+    Decide,
+)
 from commandside.ports import BATCH_MAX, Standing, Unavailable
-from domain.catalogue import DomainEvent
+from domain.catalogue import NAMES, DomainEvent
 from domain.envelope import Decision, Rejected
 from domain.job import state as js
 from domain.run import state as rs
@@ -317,6 +324,19 @@ class PostgresCommandLog:
         ]
         seconds, counts = await self._ask(("seconds", values))
         return dict(zip(arrays.read_int8s(seconds), arrays.read_int8s(counts), strict=True))
+
+    async def told(
+        self, job_id: bytes, kinds: Sequence[type[DomainEvent]], limit: int
+    ) -> list[tuple[int, DomainEvent]]:
+        """Return the newest events of these kinds in a job's stream, in order."""
+        names = arrays.texts([NAMES[kind].encode() for kind in kinds])
+        return cr.numbered(await self._ask(("told", [job_id, names, arrays.int4(limit)])))
+
+    async def last_events(self, stream_ids: Sequence[bytes]) -> dict[bytes, DomainEvent]:
+        """Return the last event of each stream that exists."""
+        assert len(stream_ids) <= LAST_EVENTS_MAX
+        found = cr.numbered(await self._ask(("last", [arrays.uuids(stream_ids)])))
+        return {stream_ids[n - 1]: event for n, event in found}
 
     def read_back(self, batch: Sequence[_Pending], expires_at: int) -> None:
         """Find out what became of a batch whose commit has an unknown outcome."""

@@ -1,6 +1,7 @@
 """What the write API reads of the log: a job, a command's effect, streams, a read-back."""
 
 from collections.abc import Sequence
+from struct import unpack
 from typing import Final
 
 import msgspec
@@ -40,6 +41,30 @@ from (
 ) page
 """
 """The first event of a stream, and a page of it."""
+
+TOLD: Final = """
+select count(*)::int4, string_agg(int4send(version), ''::bytea order by version),
+    string_agg(data, ''::bytea order by version)
+from (
+    select e.version, e.data from events e
+    where e.stream_id = $1::uuid and e.name = any($2::text[])
+    order by e.version desc limit $3::int4
+) newest
+"""
+"""The newest events of some names in a stream: versions and bodies, each joined."""
+
+LAST: Final = """
+select count(*)::int4, string_agg(int4send(n), ''::bytea order by n),
+    string_agg(data, ''::bytea order by n)
+from (
+    select s.n::int4 as n, e.data
+    from unnest($1::uuid[]) with ordinality as s(id, n)
+    cross join lateral (
+        select events.data from events where events.stream_id = s.id
+        order by events.version desc limit 1) e
+) last
+"""
+"""The last event of each stream that exists: its place among those asked (from 1), its body."""
 
 HAPPENED: Final = """
 select tocsin_now(), array_agg(coalesce((
@@ -81,6 +106,8 @@ STATEMENTS: Final = {
     "streams": STREAMS,
     "page": PAGE,
     "seconds": SECONDS,
+    "told": TOLD,
+    "last": LAST,
     "happened": HAPPENED,
     "remember": REMEMBER,
 }
@@ -129,6 +156,15 @@ def page(row: Row, job_id: bytes, stream_id: bytes) -> list[DomainEvent]:
 def decoded(count: int, bodies: bytes) -> list[DomainEvent]:
     """Return `count` events of their joined bytes."""
     return _EVENTS.decode(_ARRAY32 + count.to_bytes(4, "big") + bodies)
+
+
+def numbered(row: Row) -> list[tuple[int, DomainEvent]]:
+    """Read the row of `TOLD` or `LAST`: each event with its number."""
+    count, numbers, bodies = row
+    if numbers is None or bodies is None:
+        return []
+    found = decoded(number(count), bodies)
+    return list(zip(unpack(f">{len(found)}i", numbers), found, strict=True))
 
 
 def without_row(job: js.JobState, runs: Sequence[rs.OpenRun]) -> list[bytes]:

@@ -264,6 +264,43 @@ class CommandLogContract:
 
         bench.run(scenario)
 
+    def test_events_of_some_kinds_are_read_with_their_versions_the_newest_of_them(
+        self, bench: Bench
+    ) -> None:
+        async def scenario(log: CommandLog) -> None:
+            mine = minutely(log, bench.now())
+            accepted(await log.define(mine))
+            for _ in range(2):
+                accepted(await log.command(mine.job_id, b"", b"", pausing()))
+                accepted(await log.command(mine.job_id, b"", b"", resuming()))
+            kinds = (je.Defined, je.Resumed)
+            found = await log.told(mine.job_id, kinds, 10)
+            assert [(n, type(event)) for n, event in found] == [
+                (1, je.Defined),
+                (3, je.Resumed),
+                (5, je.Resumed),
+            ]
+            assert [n for n, _ in await log.told(mine.job_id, kinds, 2)] == [3, 5]
+            assert await log.told(jobs.job_id(0, log.shards), kinds, 2) == []
+
+        bench.run(scenario)
+
+    def test_the_last_events_are_those_of_streams_that_exist(self, bench: Bench) -> None:
+        async def scenario(log: CommandLog) -> None:
+            mine, other = minutely(log, bench.now()), minutely(log, bench.now())
+            for decision in (mine, other):
+                accepted(await log.define(decision))
+            accepted(await log.command(mine.job_id, b"", b"", pausing()))
+            runs = [jobs.ready_run(decision).facts.run_id for decision in (mine, other)]
+            found = await log.last_events([runs[0], bytes(16), runs[1]])
+            assert {run: type(event) for run, event in found.items()} == {
+                runs[0]: re.Withdrawn,
+                runs[1]: re.Scheduled,
+            }
+            assert await log.last_events([]) == {}
+
+        bench.run(scenario)
+
     def test_the_stream_of_a_run_is_read_through_its_own_job_only(self, bench: Bench) -> None:
         async def scenario(log: CommandLog) -> None:
             mine, other = minutely(log, bench.now()), minutely(log, bench.now())

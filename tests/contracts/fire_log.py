@@ -360,6 +360,14 @@ class FireLogContract:
         run = desk.late_minutely(minutes=0, max_runs=3)
         assert list(desk.lease(jobs.want(run)).decide) == [run.facts.run_id]
 
+    def test_a_slot_of_a_backfill_is_decided_elsewhere(self, desk: Desk) -> None:
+        desk.begin()
+        standing = desk.standing(desk.late_minutely(minutes=0).facts.job_id)
+        assert standing is not None
+        desk.append(asked := jobs.backfilled(standing.job, standing.runs, desk.now()))
+        run = jobs.ready_run(asked)
+        assert list(desk.lease(jobs.want(run)).decide) == [run.facts.run_id]
+
     def test_of_two_runs_of_one_job_only_the_first_is_leased(self, desk: Desk) -> None:
         desk.begin()
         run = desk.due_job()

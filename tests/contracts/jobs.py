@@ -8,6 +8,7 @@ import msgspec
 from commandside.ports import Granted, Want
 from domain.envelope import Command, Decision, Slice
 from domain.ids import MANUAL, SLOT, run_id
+from domain.job import backfill
 from domain.job import decide as job
 from domain.job.events import LATEST, SKIP, JobSpec
 from domain.job.state import JobState
@@ -132,6 +133,16 @@ def triggered(job_state: JobState, runs: tuple[OpenRun, ...], at: int) -> Decisi
     usual = msgspec.structs.replace(event, kind=MANUAL)
     manual = Slice(part.stream_id, part.version, (usual,), Ready(facts))
     return msgspec.structs.replace(decision, slices=(head, manual))
+
+
+def backfilled(job_state: JobState, runs: tuple[OpenRun, ...], at: int) -> Decision:
+    """Return the request of a backfill of one slot of ten minutes ago."""
+    slot = at - 10 * 60_000
+    missed = backfill.Sorted(missed=(slot,))
+    asked = backfill.Range(slot, slot)
+    decision = backfill.backfill(job_state, runs, asked, missed, "", job.By(at))
+    assert isinstance(decision, Decision)
+    return decision
 
 
 def slot_of(job_id: bytes, nominal: int) -> bytes:

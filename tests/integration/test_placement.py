@@ -8,8 +8,9 @@ from typing import Any
 
 import psycopg
 
+from commandside.asked import Done, Sent
 from commandside.definition import Bounds, Definitions
-from commandside.jobs import Done, Jobs, Sent
+from commandside.jobs import Jobs
 from domain.opaque import POSITION, Seal
 from domain.schedule import zone
 from domain.tenant import SCOPES, Caller

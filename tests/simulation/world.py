@@ -226,6 +226,8 @@ class World:
         self.seed = seed
         self.random = random.Random(seed)
         self.weather = Weather()
+        self.hurries = True
+        """All rest longer while nothing is due, even one that waits for an answer of the log."""
         self.clock = VirtualClock(START)
         self.log = MemoryLog(self.clock.now, SHARDS)
         self.commands = MemoryCommandLog(self.log)
@@ -251,7 +253,7 @@ class World:
             when, number = heappop(self._queue)
             self.clock.advance_us(max(0, when - self.clock.mono_us()))
             rest = max(self.processes[number].run(), 200)
-            if self._is_quiet():
+            if self.hurries and self._is_quiet():
                 rest = max(rest, QUIET_US)
             heappush(self._queue, (self.clock.mono_us() + rest, number))
         self.clock.advance_us(at * 1_000 - self.clock.mono_us())

@@ -18,6 +18,7 @@ from domain.schedule.schedule import (
     ScheduleSpec,
     Union,
 )
+from domain.stretch import Stretch
 from domain.target import AmqpTarget, Header, HttpTarget, KafkaTarget, SqsTarget, Target
 
 JOB: Final = bytes.fromhex("00010203040506070809a0a1a2a3a4a5")
@@ -187,6 +188,24 @@ EVENTS: Final[dict[str, DomainEvent]] = {
     "job.catch-up-closed.v1 full": job.CatchUpClosed(AT, AT, PASSED, TENANT),
     "job.counted.v1 least": job.Counted(AT, AT, 1),
     "job.counted.v1 full": job.Counted(AT, AT, 3, TENANT),
+    "job.backfill-requested.v1 least": job.BackfillRequested(AT, SLOT, AT, (), False, 0, 0, 0, 0),
+    "job.backfill-requested.v1 full": job.BackfillRequested(
+        AT,
+        SLOT,
+        AT,
+        (Stretch(SLOT, 60_000, 3), Stretch(SLOT + 600_000, 0, 1)),
+        True,
+        9,
+        1,
+        2,
+        3,
+        "2026c",
+        "the receiver was down",
+        "k_0123",
+        TENANT,
+    ),
+    "job.backfill-moved.v1 least": job.BackfillMoved(AT, SLOT),
+    "job.backfill-moved.v1 full": job.BackfillMoved(AT, SLOT, TENANT),
     "run.scheduled.v1 least": run.Scheduled(
         AT, JOB, TENANT, 1, 0, 0, SLOT, SLOT, 1, 1, 1, SLOT - 60_000
     ),

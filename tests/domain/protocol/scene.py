@@ -14,6 +14,7 @@ from domain.ids import SLOT
 from domain.job import decide as job_decide
 from domain.job import events as je
 from domain.job import state as js
+from domain.job.backfill import CHANGES, SLOTS_MAX, Range, backfill, past, refusal, sort
 from domain.job.decide import By, NewJob
 from domain.job.ending import report_among
 from domain.retry import RetryPolicy
@@ -225,6 +226,23 @@ class Desk:
         )
         return self._command(outcome)
 
+    def backfill(
+        self, since: int, until: int, *, rerun: bool = False
+    ) -> Decision | Rejected | None:
+        """Ask for the slots of a past range."""
+        refused = refusal(self.job, self.runs())
+        if refused is not None or self.job is None:
+            return refused
+        events = enumerate(self.job_events, 1)
+        lived = past(JOB, [(n, event) for n, event in events if isinstance(event, CHANGES)])
+        asked = Range(since, until, rerun)
+        ends = {
+            slot: [self.streams[run][-1] for run in lived.streams(slot) if run in self.streams]
+            for slot in lived.slots(asked, SLOTS_MAX)
+        }
+        slots = sort(self.job, self.runs(), self.now, ends)
+        return self._command(backfill(self.job, self.runs(), asked, slots, "", self.by()))
+
     def lease(self, run: rs.OpenRun) -> rs.InFlight | None:
         """Lease a run as the statement and `first_lease` do; None where nothing is leased."""
         decision = self.decide_lease(run)
@@ -257,7 +275,13 @@ class Desk:
         late = head.misfire_after_ms > 0 and self.now - facts.due_at > head.misfire_after_ms
         first = facts.kind == SLOT and not facts.begun
         old = head.max_lateness_ms > 0 and self.now - facts.nominal > head.max_lateness_ms
-        return (first and (late or head.plans_at_lease)) or old or begun >= head.overlap_limit
+        asked_for = facts.is_backfill and not facts.begun
+        return (
+            (first and (late or head.plans_at_lease))
+            or asked_for
+            or old
+            or begun >= head.overlap_limit
+        )
 
     def decide_report(self, run: rs.InFlight, result: Result) -> Decision | None:
         """Return what a result appends, as the run and its job are now."""

@@ -1,5 +1,6 @@
 """Random commands, leases, reports and hours on one job: what holds whatever happens (§14)."""
 
+from collections import Counter
 from typing import Final
 
 from hypothesis import HealthCheck, Phase, assume, settings
@@ -14,12 +15,13 @@ from hypothesis.stateful import (
 
 from domain import chain
 from domain.envelope import Decision
-from domain.ids import SLOT
+from domain.ids import BACKFILL, SLOT
 from domain.instant import LAST
 from domain.job import events as je
 from domain.job import state as js
 from domain.run import events as re
 from domain.run import state as rs
+from domain.run.backfill import is_current
 from domain.run.decide import ABANDONED
 from domain.schedule.schedule import OneTime, plan
 from tests.domain.protocol.scene import (
@@ -141,6 +143,11 @@ class JobMachine(RuleBasedStateMachine):
     def trigger(self, allow: bool) -> None:
         self.desk.trigger(allow_overlap=allow)
 
+    @rule(back=STEPS, ahead=STEPS, rerun=st.booleans())
+    def backfill(self, back: int, ahead: int, rerun: bool) -> None:
+        since = max(START, self.desk.now - back)
+        self.desk.backfill(since, min(since + ahead, self.desk.now), rerun=rerun)
+
     @precondition(lambda self: self.desk.due)
     @rule(data=st.data())
     def lease(self, data: st.DataObject) -> None:
@@ -229,6 +236,31 @@ class JobMachine(RuleBasedStateMachine):
     def a_paused_or_cancelled_job_has_nothing_ready(self) -> None:
         if isinstance(self.desk.job, js.Paused | js.Cancelled):
             assert not [r for r in self.desk.due.values() if isinstance(r, rs.Ready)]
+
+    @invariant()
+    def a_backfill_has_one_open_run(self) -> None:
+        """Or, in a pause, the place where it goes on; where it is over, there is none."""
+        job = self.desk.job
+        if job is None:
+            return
+        mine = [run for run in self.desk.runs() if is_current(job, run.facts)]
+        going = job.facts.backfill is not None
+        paused = isinstance(job, js.Paused)
+        if isinstance(job, js.Cancelled):
+            assert not going
+        else:
+            assert len(mine) == going or (paused and going and not mine), "it has stopped"
+
+    @invariant()
+    def a_slot_is_sent_by_one_run(self) -> None:
+        """One occurrence, one key: a slot that was sent is no missed one."""
+        sent = Counter(
+            (event.life, event.nominal)
+            for events in self.desk.streams.values()
+            if isinstance(event := events[0], re.Scheduled) and event.kind in (SLOT, BACKFILL)
+            if any(isinstance(later, re.Leased) for later in events)
+        )
+        assert all(count == 1 for count in sent.values()), self.story(max(sent)[1])
 
     @invariant()
     def a_withheld_run_is_found_again(self) -> None:

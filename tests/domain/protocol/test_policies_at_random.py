@@ -81,6 +81,9 @@ class Play:
             desk.pause()
         elif dice < 86:
             desk.resume(self.random.choice(("", "none", "latest", "latest", "all", "all")))
+        elif dice < 88:
+            since = max(START, desk.now - self.random.choice(WAITS))
+            desk.backfill(since, desk.now, rerun=self.random.random() < 0.3)
         elif dice < 90:
             desk.trigger(allow_overlap=self.random.random() < 0.5)
         elif dice < 93:
@@ -123,6 +126,8 @@ class Play:
         machine.an_active_job_has_its_next_link()
         machine.a_paused_or_cancelled_job_has_nothing_ready()
         machine.a_withheld_run_is_found_again()
+        machine.a_backfill_has_one_open_run()
+        machine.a_slot_is_sent_by_one_run()
         machine.the_cursor_falls_only_to_now()
         machine.no_slot_has_two_verdicts()
 

@@ -286,6 +286,7 @@ def test_what_is_due_and_cannot_be_leased_counts_as_held() -> None:
 
 
 def test_a_drain_reports_what_is_in_flight_and_ends_the_session() -> None:
+    """DUP-05: the session ends after the calls."""
     scene = Scene()
     scene.answer = lambda _call: Reply(latency_us=3_000_000)
     run = scene.one_time(in_ms=100)

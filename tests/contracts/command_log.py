@@ -118,6 +118,8 @@ class CommandLogContract:
         bench.run(scenario)
 
     def test_a_definition_sent_twice_at_the_same_time_has_one_effect(self, bench: Bench) -> None:
+        """DUP-03."""
+
         async def scenario(log: CommandLog) -> None:
             decision = minutely(log, bench.now(), FIRST)
             answers = await asyncio.gather(*(log.define(decision) for _ in range(5)))

@@ -1,5 +1,6 @@
 """What every deliverer keeps: the port's promises, seen from its caller and from the targets."""
 
+import gzip
 from typing import Any, Final, Literal, Protocol
 
 import msgspec
@@ -146,6 +147,7 @@ class HttpContract(DelivererContract):
     def test_a_status_is_answered_as_it_came_and_a_redirect_is_not_followed(
         self, world: HttpWorld, status: int
     ) -> None:
+        """URL-05."""
         moved = (("Location", "/elsewhere"),) if 300 <= status < 400 else ()
         body = b"" if status == 204 else b"so it is"
         world.behave("/hook", Behaviour(status, moved, body))
@@ -173,10 +175,20 @@ class HttpContract(DelivererContract):
         assert (answer.body, answer.error) == (b"x" * KEPT_BODY_BYTES, "")
 
     def test_an_endless_body_is_cut_and_the_status_holds(self, world: HttpWorld) -> None:
+        """RSP-01, with those that follow."""
         world.behave("/", Behaviour(body=b"x" * (RESPONSE_BYTES_MAX + 1)))
         answer = self.one(world, world.call(1))
         assert (answer.status, answer.error, answer.sent) == (200, "response_too_large", True)
         assert len(answer.body) == KEPT_BODY_BYTES
+
+    def test_a_packed_body_is_not_unpacked(self, world: HttpWorld) -> None:
+        """RSP-03."""
+        packed = gzip.compress(bytes(10_000_000))
+        assert len(packed) < RESPONSE_BYTES_MAX
+        world.behave("/", Behaviour(headers=(("Content-Encoding", "gzip"),), body=packed))
+        answer = self.one(world, world.call(1))
+        assert (answer.status, answer.error) == (200, "")
+        assert answer.body == packed[:KEPT_BODY_BYTES]
 
     def test_a_body_that_stalls_times_out_beside_its_status(self, world: HttpWorld) -> None:
         world.behave("/", Behaviour(200, end="stalled"))
@@ -233,6 +245,7 @@ class HttpContract(DelivererContract):
     def test_one_forbidden_address_condemns_the_name(
         self, world: HttpWorld, addresses: tuple[str, ...]
     ) -> None:
+        """URL-04, with the name that turns private while a connection is open."""
         world.resolve("inside.example.com", *addresses)
         answer = self.one(world, msgspec.structs.replace(world.call(1), host="inside.example.com"))
         assert (answer.status, answer.error, answer.sent) == (0, "blocked_address", False)

@@ -105,6 +105,7 @@ def test_a_scheduler_killed_at_any_point_loses_nothing(
 def test_an_audit_killed_between_reaping_and_retrying_loses_nothing(
     served: Cell, receiver: Receiver, point: str
 ) -> None:
+    """DUP-07."""
     scheduler = served.start("scheduler").started()
     doomed = served.start("dispatcher", f"{fault_points.CALLED}:2").started()
     load = Load(served, receiver)

@@ -42,6 +42,7 @@ def test_a_slow_answer_changes_nothing_while_a_good_one_is_fresh() -> None:
 
 
 def test_after_a_jump_nothing_is_trusted_until_two_answers_agree() -> None:
+    """CLK-01: nobody decides by a clock that has jumped, and a good one is believed at once."""
     mono = Mono()
     clock = DatabaseClock(mono)
     trusted = []

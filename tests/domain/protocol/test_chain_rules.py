@@ -337,6 +337,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_report_commits_though_the_schedule_cannot_answer(
     request: pytest.FixtureRequest,
 ) -> None:
+    """CLK-08: a slot that is not after the last parks the job."""
     desk = job()
     run = desk.begin()
     request.getfixturevalue("broken")

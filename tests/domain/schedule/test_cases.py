@@ -1,4 +1,4 @@
-"""Every cron question of `tests/cases/cases.jsonl`, and the list of what runs elsewhere."""
+"""Every cron question of `tests/cases/cases.jsonl`."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -17,38 +17,6 @@ CRON_CASES = [case for case in CASES if "schedule" in case["input"]]
 
 MENTIONED = [case for case in CASES if "must_mention" in case["expected"].get("error", {})]
 """Definitions whose refusal is asked for certain words."""
-
-REQUESTS = "tests/api/test_cases.py"
-SCENARIOS = "tests/simulation/test_case_scenarios.py"
-RETRIES = "tests/domain/test_retry.py"
-
-ELSEWHERE: dict[str, tuple[str, ...]] = {
-    "cancel": ("tests/api/test_commands.py", "tests/integration/test_command_races.py"),
-    "clock": ("tests/infra/test_clock.py", "tests/simulation/test_three_days.py"),
-    "concurrent-edit": ("tests/integration/test_command_races.py", REQUESTS),
-    "duplicate": ("tests/contracts/fire_log.py", "tests/simulation/test_three_days.py"),
-    "header": (REQUESTS,),
-    "http-response": ("tests/contracts/deliverer.py", "tests/contracts/test_deliverer_curl.py"),
-    "idempotency": ("tests/api/test_define.py",),
-    "jitter": (REQUESTS,),
-    "misfire": (SCENARIOS, REQUESTS),
-    "overlap": (SCENARIOS,),
-    "pagination": ("tests/api/test_queries.py", "tests/contracts/run_history.py"),
-    "payload": (REQUESTS,),
-    "poison": (
-        "tests/commandside/test_dispatcher_results.py",
-        "tests/domain/protocol/test_chain_rules.py",
-    ),
-    "retry": (RETRIES, REQUESTS),
-    "retry-after": (RETRIES,),
-    "run-at": (REQUESTS, "tests/domain/schedule/test_one_time.py"),
-    "tz-name": (REQUESTS, "tests/domain/schedule/test_zone.py"),
-    "tz-update": (REQUESTS,),
-    "url": (REQUESTS, "tests/security/test_resolver.py", "tests/contracts/deliverer.py"),
-}
-"""Kinds that ask no cron question, and where what they are about is tested: by the ids of their
-lines in the files of requests, scenarios and retries; in other words elsewhere.
-"""
 
 
 def _text(schedule: str | dict[str, Any]) -> str:
@@ -98,13 +66,6 @@ def test_a_refusal_has_the_words_that_help(case: dict[str, Any]) -> None:
     assert isinstance(refused, Refused)
     assert refused.pointer == f"/{error['field']}"
     assert [words for words in error["must_mention"] if words not in refused.detail] == []
-
-
-def test_each_case_is_run_here_or_its_kind_is_listed_with_the_place_where_it_runs() -> None:
-    left = {case["kind"] for case in CASES if case not in CRON_CASES + MENTIONED}
-    assert left == set(ELSEWHERE)
-    root, places = Path(__file__).parents[3], [p for paths in ELSEWHERE.values() for p in paths]
-    assert [place for place in places if not (root / place).is_file()] == []
 
 
 # Where a case allows several answers, these are ours (contract: strict, the Debian rule).

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from commandside.batch import Batch
+from commandside.calendars import TenantCalendars
 from commandside.command_port import Accepted, Answer, CommandLog
 from commandside.definition import Bounds, Definitions
 from commandside.jobs import Jobs
@@ -19,6 +20,8 @@ from domain.envelope import Decision
 from domain.opaque import Seal
 from domain.run.state import Ready
 from domain.tenant import SCOPES, Caller
+from infra.ics import read_ics
+from infra.memory.calendars import MemoryCalendars
 from infra.memory.secret_store import MemorySecretStore
 from infra.postgres import append
 
@@ -111,6 +114,7 @@ def main() -> None:
         vault,
         MemorySecretStore(lambda: AT),
         definitions,
+        TenantCalendars(MemoryCalendars(lambda: AT), log, read_ics, lambda: AT),
         now=lambda: AT,
         new_id=os.urandom,
         positions=Seal(bytes(32), "position"),

@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from commandside import destination, policies
+from commandside.calendar_body import EXCLUDE_MAX, NAME, NAME_SAYS
 from commandside.patch import PAYLOADS, lifted, over, removes_payload
 from commandside.placement import TO_CHOOSE
 from commandside.when import RECURRING, SPAN, counts_ends, read_span, read_when
@@ -52,6 +53,7 @@ _WORDS: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]*")
 _SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "when": ("type", "run_at", *RECURRING),
     "span": ("type", *SPAN),
+    "exclude": ("type", "exclude"),
     "target": ("target",),
     "payload": (*PAYLOADS, "content_type"),
     "retry": ("retry",),
@@ -71,7 +73,7 @@ _POLICIES: Final = tuple(name for name in _SECTIONS if name not in (*_PASSING, "
 _POLICY_FIELDS: Final = frozenset(
     ("type", *(field for name in _POLICIES for field in _SECTIONS[name]))
 )
-_OUTLINE: Final = ("when", "span", "jitter")
+_OUTLINE: Final = ("when", "span", "exclude", "jitter")
 """What says when a job fires."""
 _OTHER_VALUES: Final = frozenset(
     {"schedule", "starts_at", "ends_at", "max_runs", "payload", "content_type", "name", "target"}
@@ -95,7 +97,6 @@ KNOWN_LENGTH_MAX: Final = 4_096
 NOT_YET: Final = frozenset(
     {
         "catch_up",
-        "exclude",
         "heartbeat_timeout_s",
         "max_run_time_s",
     }
@@ -279,6 +280,25 @@ class _Reader:
             self.wrong.extend(found)
         else:
             self.values.update(found)
+
+    def exclude(self) -> None:
+        given = self.body.get("exclude", [])
+        self.values["exclude"] = ()
+        if not isinstance(given, list) or len(given) > EXCLUDE_MAX:
+            self.refuse("/exclude", f"a list of at most {EXCLUDE_MAX} names of calendars")
+            return
+        if given and self.one_time:
+            self.refuse("/exclude", "not for a one-time job")
+            return
+        if given and self.body.get("from") == "completion":
+            self.refuse("/exclude", "not beside from: a delay after an end has no slots")
+            return
+        for number, name in enumerate(given):
+            if not isinstance(name, str) or not NAME.fullmatch(name):
+                self.refuse(f"/exclude/{number}", f"the name of a calendar: {NAME_SAYS}")
+            elif name in given[:number]:
+                self.refuse(f"/exclude/{number}", f"{name} is given twice")
+        self.values["exclude"] = tuple(given)
 
     def target(self) -> None:
         destination.read(self)

@@ -14,6 +14,7 @@ import msgspec
 from commandside import placement, policies
 from commandside.asked import Asked, Done, Sent
 from commandside.backfill import MOVED, Known, decide_backfill, look, requested
+from commandside.calendars import TenantCalendars, refuse_unusable, resolved
 from commandside.command_port import Accepted, Answer, CommandLog
 from commandside.definition import Definitions
 from commandside.outcomes import accepted_of, told
@@ -54,6 +55,7 @@ class _Begun(msgspec.Struct):
     sent: Sent
     asked: Asked
     values: dict[str, Any] = {}
+    key: str = ""
     new: decide.NewJob | None = None
     decision: Decision | None = None
     outcome: Answer | Exception | None = None
@@ -81,6 +83,7 @@ class Jobs:
         vault: Vault,
         secrets: Secrets,
         definitions: Definitions,
+        calendars: TenantCalendars,
         *,
         now: Callable[[], int],
         new_id: NewId,
@@ -92,6 +95,7 @@ class Jobs:
         self._vault = vault
         self._secrets = secrets
         self._definitions = definitions
+        self._calendars = calendars
         self._now = now
         self._new_id = new_id
         self._positions = positions
@@ -117,6 +121,9 @@ class Jobs:
         """
         at = self._now()
         begun = [self._begin(caller, sent, at) for sent in definitions]
+        excluding = [new for new in begun if new.values.get("exclude")]
+        if excluding:
+            await self._exclude(caller, excluding, at)
         placed = await self._place(caller, begun, at)
         appends = [new for new in begun if new.decision is not None]
         try:
@@ -126,6 +133,9 @@ class Jobs:
                 self._placer.release(placed)
         for new, outcome in zip(appends, made, strict=True):
             new.outcome = outcome
+        if excluding:
+            made_jobs = [new.outcome for new in excluding if new.is_new]
+            await self._calendars.settle(o.job for o in made_jobs if isinstance(o, Accepted))
         rare = [new for new in begun if not new.is_new]
         settled = await asyncio.gather(*map(self._settle, rare), return_exceptions=True)
         others = iter(settled)
@@ -139,14 +149,39 @@ class Jobs:
         try:
             found = self._definitions.define(sent.body, sent.payload, at, caller.tenant_id)
             self._check_secrets(caller.tenant_id, found.values, at)
-            spec = Sealer(self._vault, caller.tenant_id, job_id).new(found.values)
-            begun.values = found.values
-            begun.new = decide.NewJob(job_id, caller.tenant_id, spec, found.key, self._zone_data)
-            if not placement.is_open(spec):
-                begun.decide(caller, at)
         except Exception as error:  # noqa: BLE001 - the answer to this one; its neighbours have their own
             begun.outcome = told(error)
+            return begun
+        begun.values, begun.key = found.values, found.key
+        if not found.values["exclude"]:
+            self._seal(begun, at)
         return begun
+
+    def _seal(self, begun: _Begun, at: int) -> None:
+        """Seal what was judged; decide on it, unless its second has still to be chosen."""
+        asked = begun.asked
+        caller, job_id = asked.caller, asked.job_id
+        try:
+            spec = Sealer(self._vault, caller.tenant_id, job_id).new(begun.values)
+            refuse_unusable(spec, at)
+            begun.new = decide.NewJob(job_id, caller.tenant_id, spec, begun.key, self._zone_data)
+            if not placement.is_open(spec):
+                begun.decide(caller, at)
+        except Exception as error:  # noqa: BLE001 - as above
+            begun.outcome = told(error)
+
+    async def _exclude(self, caller: Caller, excluding: Sequence[_Begun], at: int) -> None:
+        """Find the calendars of definitions, noting that their jobs will use them."""
+        uses = [(new.asked.job_id, new.values["exclude"]) for new in excluding]
+        known = await self._calendars.claim(caller.tenant_id, uses)
+        for new in excluding:
+            try:
+                found = resolved(new.values["exclude"], known)
+            except Problem as problem:
+                new.outcome = problem
+            else:
+                new.values = {**new.values, "exclusions": found}
+                self._seal(new, at)
 
     def _check_secrets(self, tenant_id: bytes, values: Mapping[str, Any], at: int) -> None:
         """Refuse a target that names a secret which is not there."""
@@ -219,12 +254,14 @@ class Jobs:
             if job is None or isinstance(job, s.Cancelled):
                 return decide.define(new, job, by)
             old = job.facts.spec
-            spec = Sealer(self._vault, new.tenant_id, new.job_id).over(values, old)
+            changed = {**values, "exclusions": values.get("exclusions", ())}
+            spec = Sealer(self._vault, new.tenant_id, new.job_id).over(changed, old)
             spec = choices.fit(job.facts.job_id, spec, old, by.at)
             return decide.revise(job, runs, spec, self._zone_data, by)
 
         choices = Choices(self._placer, new.spec)
         accepted = await choices.around(lambda: self._command(asked, again, mine=False))
+        await self._calendars.settle((accepted.job,))
         if accepted.replayed:
             return await self._replay(accepted)
         return self._defined(accepted.job, accepted, created=created)
@@ -252,8 +289,11 @@ class Jobs:
         found = self._definitions.define(sent.body, sent.payload, job.defined_at, job.tenant_id)
         if isinstance(standing.job, s.Cancelled) or found.values["schedule"] != job.spec.schedule:
             raise problem
+        if found.values["exclude"] != job.spec.exclude:
+            raise problem
         new = decide.NewJob(asked.job_id, job.tenant_id, job.spec, found.key, self._zone_data)
-        return await self._define_again(asked, new, found.values)
+        values = {**found.values, "exclusions": job.spec.exclusions}
+        return await self._define_again(asked, new, values)
 
     def _job_id(self, tenant_id: bytes, key: object, idempotency_key: str) -> bytes:
         if isinstance(key, str):
@@ -281,6 +321,7 @@ class Jobs:
     async def revise(self, asked: Asked, patch: Mapping[str, Any], payload: bytes | None) -> Done:
         """Change a job by a merge patch."""
         tenant_id = asked.caller.tenant_id
+        known = await self._calendars.claimed(tenant_id, asked.job_id, patch.get("exclude"))
 
         def verb(
             job: s.JobState | None, runs: tuple[OpenRun, ...], by: decide.By
@@ -293,12 +334,18 @@ class Jobs:
                 return decide.revise(job, runs, old, self._zone_data, by)
             values = self._definitions.change(patch, payload, old, by.at, tenant_id).values
             self._check_secrets(tenant_id, values, by.at)
+            if "exclude" in values:
+                mine = {one.name: one for one in old.exclusions}
+                values = {**values, "exclusions": resolved(values["exclude"], mine | known)}
             spec = Sealer(self._vault, tenant_id, asked.job_id).over(values, old)
+            if spec.slots != old.slots:
+                refuse_unusable(spec, by.at)
             spec = choices.fit(asked.job_id, spec, old, by.at)
             return decide.revise(job, runs, spec, self._zone_data, by)
 
         choices = Choices(self._placer)
         accepted = await choices.around(lambda: self._command(asked, verb))
+        await self._calendars.settle((accepted.job,))
         done = self._defined(accepted.job, accepted, created=False)
         done.reply.in_flight = outlook.in_flight(accepted.runs)
         return done

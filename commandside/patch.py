@@ -30,7 +30,7 @@ def over(base: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     """Return `base` under `patch`, without what another choice in the patch makes void."""
     gone: set[str] = set()
     if patch.get("type", base["type"]) != base["type"]:
-        gone.update(("run_at", *SPAN, *RECURRING))
+        gone.update(("run_at", "exclude", *SPAN, *RECURRING))
     if any(patch.get(kind) is not None for kind in KINDS if kind not in base):
         gone.update(field for field in RECURRING if field != "timezone")
     if "allow_overlap" in patch:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
+from commandside.calendars import TenantCalendars, resolved
 from commandside.definition import Definitions
 from commandside.language import FIELD, Teller, language_of, told
 from commandside.load import Load, Loads, New
@@ -22,6 +23,7 @@ from domain.instant import DAY, LAST, rfc3339
 from domain.problem import Reason, invalid
 from domain.refusal import Refused
 from domain.schedule import zone
+from domain.schedule.excluding import without
 from domain.schedule.jitter import due_at, jitter_ms
 from domain.schedule.once import read_instant
 from domain.schedule.schedule import (
@@ -82,10 +84,16 @@ class Previews:
     """Answers previews under an operator's bounds."""
 
     def __init__(
-        self, definitions: Definitions, teller: Teller, loads: Loads, now: Callable[[], int]
+        self,
+        definitions: Definitions,
+        calendars: TenantCalendars,
+        teller: Teller,
+        loads: Loads,
+        now: Callable[[], int],
     ) -> None:
         """`now` is ms of the database clock as estimated."""
         self._definitions = definitions
+        self._calendars = calendars
         self._teller = teller
         self._loads = loads
         self._now = now
@@ -105,6 +113,10 @@ class Previews:
         values = asked.values
         schedule: ScheduleSpec = values["schedule"]
         slots = between(schedule, values["starts_at"], values["ends_at"])
+        if values["exclude"]:
+            known = await self._calendars.current(caller.tenant_id, values["exclude"])
+            exclusions = resolved(values["exclude"], known)
+            slots = without(schedule, values["starts_at"], values["ends_at"], exclusions)
         most = values["jitter_ms"]
         job_id = job_id_of_key(caller.tenant_id, "key", asked.key) if asked.key else b""
         open_yet = values["spread_ms"] == TO_CHOOSE or (most and not job_id)

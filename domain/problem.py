@@ -35,6 +35,7 @@ TABLE: Final[dict[str, Kind]] = {
     "backfilling": Kind(409, "The state does not allow it"),
     "open_runs": Kind(409, "The state does not allow it"),
     "too_many_edits": Kind(409, "The state does not allow it"),
+    "in_use": Kind(409, "It is in use"),
     "schedule_error": Kind(409, "The schedule cannot be worked out"),
     "behind": Kind(409, "Not there yet"),
     "precondition": Kind(412, "The version has changed"),

@@ -18,9 +18,12 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
+import commandside.api.calendar_routes
 import commandside.api.routes
 import queryside.api.routes
 from commandside.api.secret_routes import secret_handlers
+from commandside.calendar_port import Calendars
+from commandside.calendars import TenantCalendars
 from commandside.command_port import CommandLog, Keys
 from commandside.definition import Bounds, Definitions
 from commandside.demand import Demand
@@ -36,6 +39,7 @@ from domain.problem import PARAMETER, Problem, invalid
 from domain.refusal import Refused
 from domain.schedule import zone
 from domain.tenant import Caller
+from infra.ics import read_ics
 from infra.languages.descriptor import CronTeller
 from infra.openapi import document
 from infra.vault import pepper
@@ -74,6 +78,7 @@ class WebPorts(msgspec.Struct, frozen=True):
     secret: bytes
     now: Callable[[], int]
     new_id: NewId
+    calendars: Calendars
     bounds: Bounds = Bounds()
 
 
@@ -104,19 +109,24 @@ def build_app(
         routes += queryside.api.routes.handlers(queries)
     if command:
         definitions = Definitions(ports.bounds)
+        calendars = tenant_calendars(ports)
         jobs = Jobs(
             ports.log,
             ports.vault,
             ports.secrets,
             definitions,
+            calendars,
             now=ports.now,
             new_id=ports.new_id,
             positions=positions,
             zone_data=zone.VERSION,
         )
-        previews = Previews(definitions, CronTeller(), Loads(ports.demand, ports.now), ports.now)
+        previews = Previews(
+            definitions, calendars, CronTeller(), Loads(ports.demand, ports.now), ports.now
+        )
         routes += commandside.api.routes.handlers(jobs, previews, _report)
         routes += secret_handlers(ports.secret_store)
+        routes += commandside.api.calendar_routes.handlers(calendars)
     page = _ENCODE(document(routes))
 
     @get("/openapi.json", opt={"scope": _OPEN, "query": {}})
@@ -137,6 +147,11 @@ def build_app(
         request_max_body_size=None,
     )
     return _numbered(_shortened(app, routes, door), ports.new_id)
+
+
+def tenant_calendars(ports: WebPorts) -> TenantCalendars:
+    """Return what clients do with calendars."""
+    return TenantCalendars(ports.calendars, ports.log, read_ics, ports.now)
 
 
 class _Door:

@@ -14,6 +14,7 @@ from domain.job import state as s
 from domain.job.events import JobSpec
 from domain.run import state as rs
 from domain.run.events import Passed
+from domain.schedule.exclusion import Exclusion
 from domain.stretch import Stretch
 from projections.rows import AttemptRow, RunRow
 from projections.run_history import NO_RUN
@@ -43,6 +44,13 @@ class BackfillShown(msgspec.Struct):
     to: Annotated[Instant, Meta(description="as asked")]
 
 
+class CalendarUsed(msgspec.Struct, kw_only=True):
+    """A calendar that a job excludes, in the version that it follows."""
+
+    name: str
+    version: int
+
+
 class JobShown(msgspec.Struct, kw_only=True):
     """A job as it stands. `spec` can be sent back as a definition, but for its header values."""
 
@@ -59,6 +67,10 @@ class JobShown(msgspec.Struct, kw_only=True):
     changed_at: Instant
     paused: Pause | UnsetType = UNSET
     backfill: BackfillShown | UnsetType = UNSET
+    calendars: (
+        Annotated[list[CalendarUsed], Meta(description="of exclude, as they are in force")]
+        | UnsetType
+    ) = UNSET
     as_of: Instant | UnsetType = UNSET
 
 
@@ -179,6 +191,8 @@ def job(
         defined_at=rfc3339(facts.defined_at),
         changed_at=rfc3339(facts.changed_at),
     )
+    if facts.spec.exclusions:
+        found.calendars = _calendars(facts.spec.exclusions)
     if runs is None:
         found.as_of = rfc3339(at)
     else:
@@ -192,6 +206,10 @@ def job(
             rfc3339(state.paused_at), state.cause, state.reason, _instant(state.until)
         )
     return found
+
+
+def _calendars(exclusions: tuple[Exclusion, ...]) -> list[CalendarUsed]:
+    return [CalendarUsed(name=one.name, version=one.version) for one in exclusions]
 
 
 def _payload(state: s.JobState, reveal: Reveal) -> dict[str, Any]:
@@ -352,6 +370,8 @@ def _field(name: str, value: Any) -> Any:
         return _instant(value)
     if name == "slots" and value and isinstance(value[0], Stretch):
         return [_stretch(part) for part in value]
+    if name == "exclusions":
+        return msgspec.to_builtins(_calendars(value))
     if name == "passed":
         return [_passed(item) for item in value]
     return msgspec.to_builtins(value)

@@ -8,6 +8,12 @@ from typing import Any, Final
 from commandside import definition as d
 from commandside import policies as p
 from commandside.backfill import REASON_MAX
+from commandside.calendar_body import (
+    EXCLUDE_MAX,
+    GIVEN_MAX,
+    NAME,
+    WEEKLY_MAX,
+)
 from commandside.preview import COUNT, COUNT_MAX, LOADS
 from commandside.secret_port import SCHEMES
 from commandside.when import PARTS_MAX, RUNS_MAX
@@ -21,6 +27,7 @@ from domain.schedule.delay import ORIGINS
 from domain.schedule.every import DURATION_LIMIT
 from domain.schedule.rrule import RRULE_LIMIT
 from domain.schedule.schedule import TEXT_LIMIT
+from domain.strict_json import STRING_MAX
 from domain.target import HEADERS_MAX, METHODS, URL_LENGTH_MAX
 
 
@@ -178,6 +185,13 @@ _FIELDS: Final[dict[str, Any]] = {
         "maximum": RUNS_MAX,
         "description": "the job is finished when so many occurrences have begun",
     },
+    "exclude": {
+        "type": "array",
+        "maxItems": EXCLUDE_MAX,
+        "uniqueItems": True,
+        "items": {"type": "string", "pattern": f"^{NAME.pattern}$"},
+        "description": "names of calendars: no slot on the times that they have",
+    },
     "target": TARGET,
     "payload": {"description": "any JSON value, sent byte for byte as given"},
     "payload_text": _text("a text as body; one payload only"),
@@ -314,4 +328,39 @@ BACKFILL: Final = _object(
     },
     "from",
     "to",
+)
+_ENDS: Final = {
+    "type": "object",
+    "properties": {"from": {"type": "string"}, "until": {"type": "string"}},
+    "required": ["from", "until"],
+    "additionalProperties": False,
+}
+CALENDAR: Final = _object(
+    {
+        "dates": {
+            "type": "array",
+            "maxItems": GIVEN_MAX,
+            "items": {"type": "string"},
+            "description": "whole days such as 2026-12-25",
+        },
+        "ranges": {
+            "type": "array",
+            "maxItems": GIVEN_MAX,
+            "items": _ENDS,
+            "description": "from a date, a local time or an instant until another; a date in until "
+            "is included",
+        },
+        "weekly": {
+            "type": "array",
+            "maxItems": WEEKLY_MAX,
+            "items": _ENDS,
+            "description": "windows of each week, such as from sat 00:00 until mon 06:00",
+        },
+        "timezone": _text("IANA name; without one, the zone of each job's schedule"),
+        "ics": _text(
+            "an iCalendar file, each event of which is excluded; or send it as text/calendar",
+            maxLength=STRING_MAX,
+        ),
+    },
+    description="what jobs that name this calendar in exclude leave out",
 )

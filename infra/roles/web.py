@@ -2,20 +2,26 @@
 
 import asyncio
 import socket
+import sys
+import traceback
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from secrets import token_bytes
 from typing import Final
 
 import uvicorn
 
+from commandside.calendars import TenantCalendars
 from commandside.command_port import CommandLog
 from commandside.definition import Bounds
 from commandside.hand_off import SelfHandOff
+from commandside.ports import Unavailable
 from commandside.prompt import PromptLog
 from domain.target import address_rules
 from infra.clickhouse.runs import ClickHouseRuns
 from infra.listening import free_port
 from infra.postgres.board import PostgresBoard
+from infra.postgres.calendars import PostgresCalendars
 from infra.postgres.command_log import PostgresCommandLog
 from infra.postgres.demand import PostgresDemand
 from infra.postgres.secret_store import PostgresSecretStore
@@ -24,10 +30,12 @@ from infra.request_heads import BoundedHeads
 from infra.roles.process import Process
 from infra.targets.connections import load_connections
 from infra.vault import TenantVault
-from infra.web import WebPorts, build_app
+from infra.web import WebPorts, build_app, tenant_calendars
 from queryside.queries import Views
 
 TURN_S: Final = 0.5
+SWEEP_S: Final = 10.0
+"""Between two looks for jobs that do not follow their calendars yet."""
 WRITERS: Final = 1
 """Connections that commands are appended on: with a second one, groups are half as large and cost a
 third more; one carries 8,000 definitions a second."""
@@ -76,7 +84,7 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
             )
             views = Views(board, history, board)
         appends: CommandLog = log
-        turns: tuple[_Turning, ...] = ()
+        turns: tuple[_Turning | _Sweeping, ...] = ()
         if command:
             queue = stack.enter_context(closing(process.queue(produces=True)))
             hand_off = SelfHandOff(queue, process.shards, process.telemetry)
@@ -85,6 +93,7 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
         rules = address_rules(targets.allow, targets.ports, targets.closed_ports)
         grants = load_connections(settings).grants(settings.kafka.prefix)
         bounds = Bounds(rules, settings.schedules.min_interval_s, grants)
+        calendars = stack.enter_context(closing(PostgresCalendars(conninfo)))
         ports = WebPorts(
             appends,
             keys,
@@ -96,8 +105,11 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
             process.master,
             process.now,
             token_bytes,
+            calendars,
             bounds,
         )
+        if command:
+            turns += (_Sweeping(tenant_calendars(ports), process.unavailable),)
         app = build_app(
             ports,
             command=command,
@@ -140,3 +152,28 @@ class _Turning:
         while True:
             self._hand_off.turn()
             await asyncio.sleep(TURN_S)
+
+
+class _Sweeping:
+    """Ends what an edit of a calendar, or a definition, that was cut off has left."""
+
+    def __init__(self, calendars: TenantCalendars, say: Callable[[str], None]) -> None:
+        self._calendars, self._say = calendars, say
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._task = asyncio.create_task(self._sweep())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _sweep(self) -> None:
+        while True:
+            try:
+                await self._calendars.sweep()
+            except Unavailable as error:
+                self._say(f"calendars: {error}; the next look is in {SWEEP_S:g} s")
+            except Exception:  # noqa: BLE001 - a bug about one job: shown, and the others go on
+                traceback.print_exc(file=sys.stderr)
+            await asyncio.sleep(SWEEP_S)

@@ -12,6 +12,7 @@ from commandside.definition import Bounds
 from commandside.ports import Unavailable
 from domain.tenant import SCOPES, KeyRecord, mint, secret_hash
 from infra.memory.board import MemoryBoard, MemoryFreshness
+from infra.memory.calendars import MemoryCalendars
 from infra.memory.clock import VirtualClock
 from infra.memory.command_log import MemoryCommandLog
 from infra.memory.demand import MemoryDemand
@@ -66,6 +67,7 @@ class World:
         self.keys = MemoryKeys()
         self.vault = MemoryVault()
         self.secrets = MemorySecretStore(self.clock.now)
+        self.calendars = MemoryCalendars(self.clock.now)
         self.positions = MemoryPositions()
         board = MemoryBoardStore(self.positions)
         self.histories = MemoryHistories()
@@ -98,6 +100,7 @@ class World:
             SECRET,
             self.clock.now,
             self.new_id,
+            self.calendars,
             bounds or Bounds(),
         )
         self.app = build_app(self.ports, command=command, query=query)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from commandside import placement, policies
+from commandside import past, placement, policies
 from commandside.asked import Asked, Done, Sent
 from commandside.backfill import MOVED, Known, decide_backfill, look, requested
 from commandside.calendars import TenantCalendars, refuse_unusable, resolved
@@ -21,29 +21,25 @@ from commandside.outcomes import accepted_of, told
 from commandside.placement import Choices, Placed, Placer, Unplaced, Wanted
 from commandside.ports import KeyGone, NewId, Unavailable, Vault
 from commandside.replies import JobReply, backfilled, reply, said_of
-from commandside.sealing import Sealer
-from commandside.secret_port import SecretMissing, Secrets
+from commandside.sealing import Sealer, refuse_missing
+from commandside.secret_port import Secrets
 from domain import outlook
 from domain.catalogue import DomainEvent
 from domain.chain import Link
 from domain.envelope import Decision, Rejected
 from domain.ids import MANUAL, RUN, job_id_of_key, run_id, text
-from domain.instant import SECOND
 from domain.job import decide
 from domain.job import events as e
 from domain.job import state as s
 from domain.job.backfill import Range
 from domain.job.resume import USUAL
 from domain.opaque import Seal, position_token
-from domain.problem import Problem, invalid
-from domain.refusal import Refused, token
-from domain.run import events as re
+from domain.problem import Problem
 from domain.run.state import OpenRun, Ready
 from domain.schedule.schedule import ScheduleBreach
 from domain.sharding import shard_of
 from domain.tenant import Caller
 
-EVENTS_PAGE: Final = 500
 BACKFILL_TRIES: Final = 10
 Verb = Callable[[s.JobState | None, tuple[OpenRun, ...], decide.By], decide.Outcome]
 _ABSENT: Final = Rejected("absent", "there is no such job")
@@ -148,7 +144,7 @@ class Jobs:
         begun = _Begun(sent, Asked(caller, job_id, "define", sent.raw, sent.idempotency_key))
         try:
             found = self._definitions.define(sent.body, sent.payload, at, caller.tenant_id)
-            self._check_secrets(caller.tenant_id, found.values, at)
+            refuse_missing(self._secrets, caller.tenant_id, found.values, at)
         except Exception as error:  # noqa: BLE001 - the answer to this one; its neighbours have their own
             begun.outcome = told(error)
             return begun
@@ -182,19 +178,6 @@ class Jobs:
             else:
                 new.values = {**new.values, "exclusions": found}
                 self._seal(new, at)
-
-    def _check_secrets(self, tenant_id: bytes, values: Mapping[str, Any], at: int) -> None:
-        """Refuse a target that names a secret which is not there."""
-        if "target" not in values:
-            return
-        for header in values["target"].headers:
-            if header.secret:
-                try:
-                    self._secrets.value(tenant_id, header.secret, at // SECOND)
-                except SecretMissing as error:
-                    pointer = f"/target/headers/{token(header.name)}/secret"
-                    detail = f"{error}: PUT /v1/secrets/{header.secret} sets it"
-                    raise invalid((Refused(pointer, detail),)) from error
 
     async def _place(self, caller: Caller, begun: Sequence[_Begun], at: int) -> Placed | None:
         """Choose a second for those that ask for the emptiest one, and decide on them."""
@@ -333,7 +316,7 @@ class Jobs:
                 # Its refusal comes before what could be said of the patch.
                 return decide.revise(job, runs, old, self._zone_data, by)
             values = self._definitions.change(patch, payload, old, by.at, tenant_id).values
-            self._check_secrets(tenant_id, values, by.at)
+            refuse_missing(self._secrets, tenant_id, values, by.at)
             if "exclude" in values:
                 mine = {one.name: one for one in old.exclusions}
                 values = {**values, "exclusions": resolved(values["exclude"], mine | known)}
@@ -496,13 +479,13 @@ class Jobs:
         if accepted.version == accepted.job.facts.version == 1:
             # Most repeats are of a batch that was cut off: the job is as it was defined.
             return self._defined(accepted.job, accepted)
-        job, last = await self._as_of(job_id, accepted.version)
+        job, last = await past.as_of(self._log, job_id, accepted.version)
         match last:
             case e.Defined():
                 return self._defined(job, accepted)
             case e.Paused():
                 answer = self._reply(job, accepted)
-                answer.in_flight = await self._in_flight_then(job_id, last)
+                answer.in_flight = await past.in_flight_then(self._log, job_id, last)
                 return Done(answer)
             case e.RunRequested():
                 answer = self._reply(job, accepted)
@@ -514,29 +497,3 @@ class Jobs:
                 return self._defined(job, accepted, created=False)
             case _:
                 return Done(self._reply(job, accepted))
-
-    async def _as_of(self, job_id: bytes, version: int) -> tuple[s.JobState, e.JobEvent]:
-        job: s.JobState | None = None
-        last: e.JobEvent | None = None
-        seen = 0
-        while seen < version:
-            limit = min(EVENTS_PAGE, version - seen)
-            page = await self._log.events(job_id, job_id, seen, limit)
-            for event in page:
-                assert isinstance(event, e.Event), "a job's stream holds events of jobs"
-                job, last = s.evolve(job_id, job, event), event
-            seen += len(page)
-            assert page, "a job's stream is kept whole"
-        assert job is not None
-        assert last is not None
-        return job, last
-
-    async def _in_flight_then(self, job_id: bytes, paused: e.Paused) -> list[str]:
-        """Return the runs that were in flight when the job was paused: not withdrawn, not over."""
-        found = []
-        for run in paused.runs:
-            events = await self._log.events(job_id, run, 0, EVENTS_PAGE)
-            before = [event for event in events if getattr(event, "at", 0) <= paused.at]
-            if before and isinstance(before[-1], re.Leased | re.Accepted | re.Extended):
-                found.append(text(RUN, run))
-        return found

@@ -4,13 +4,18 @@ A definition sent twice must not look like an edit, and the same plain bytes hav
 each time; so what is sealed already is opened and compared.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from commandside.destination import KEPT
 from commandside.ports import KeyGone, Vault
+from commandside.secret_port import SecretMissing, Secrets
+from domain.instant import SECOND
 from domain.job.events import JobSpec
+from domain.problem import invalid
+from domain.refusal import Refused, token
 from domain.target import Header, Target
 
 
@@ -74,3 +79,17 @@ class Sealer:
         except KeyGone:
             # What was sealed under a destroyed key is gone; the new value is sealed anew.
             return False
+
+
+def refuse_missing(secrets: Secrets, tenant_id: bytes, values: Mapping[str, Any], at: int) -> None:
+    """Refuse a target that names a secret which is not there."""
+    if "target" not in values:
+        return
+    for header in values["target"].headers:
+        if header.secret:
+            try:
+                secrets.value(tenant_id, header.secret, at // SECOND)
+            except SecretMissing as error:
+                pointer = f"/target/headers/{token(header.name)}/secret"
+                detail = f"{error}: PUT /v1/secrets/{header.secret} sets it"
+                raise invalid((Refused(pointer, detail),)) from error

@@ -9,12 +9,15 @@ from typing import Any
 import psycopg
 
 from commandside.asked import Done, Sent
+from commandside.calendars import TenantCalendars
 from commandside.definition import Bounds, Definitions
 from commandside.jobs import Jobs
 from domain.opaque import POSITION, Seal
 from domain.schedule import zone
 from domain.tenant import SCOPES, Caller
 from infra.clock import DatabaseClock, wall_ms
+from infra.ics import read_ics
+from infra.memory.calendars import MemoryCalendars
 from infra.memory.secret_store import MemorySecretStore
 from infra.memory.vault import MemoryVault
 from infra.postgres.command_log import PostgresCommandLog
@@ -40,6 +43,7 @@ def test_definitions_side_by_side_fill_the_window_evenly(log_database: str) -> N
             MemoryVault(),
             MemorySecretStore(wall_ms),
             Definitions(Bounds()),
+            TenantCalendars(MemoryCalendars(wall_ms), log, read_ics, wall_ms),
             now=wall_ms,
             new_id=token_bytes,
             positions=Seal(bytes(32), POSITION),

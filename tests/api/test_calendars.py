@@ -418,9 +418,9 @@ def test_an_edit_that_was_cut_off_is_ended_by_whoever_looks(world: World) -> Non
     async def killed(*_: Any) -> Any:
         raise ConnectionError("killed")
 
-    world.calendars.behind = killed  # type: ignore[assignment,method-assign]
+    world.calendars.behind = killed  # type: ignore[assignment,method-assign]  # the fault
     assert world.send("PUT", PATH, NIGHT).status_code == 500
-    world.calendars.behind = visited  # type: ignore[method-assign]
+    world.calendars.behind = visited  # type: ignore[method-assign]  # the fault
     assert shown(world, job_id)["calendars"] == [{"name": "holidays", "version": 1}]
     sweep = tenant_calendars(world.ports).sweep
     assert asyncio.run(sweep()) == 1
@@ -436,11 +436,11 @@ def test_a_definition_that_read_the_version_before_an_edit_follows_it_at_once(
     define_all = world.commands.define_all
 
     async def edited_in_between(decisions: Any) -> Any:
-        world.commands.define_all = define_all  # type: ignore[method-assign]
+        world.commands.define_all = define_all  # type: ignore[method-assign]  # the fault
         await tenant_calendars(world.ports).put(Caller(b"t" * 16, "k", SCOPES), "holidays", NIGHT)
         return await define_all(decisions)
 
-    world.commands.define_all = edited_in_between  # type: ignore[method-assign]
+    world.commands.define_all = edited_in_between  # type: ignore[method-assign]  # the fault
     answer = excluding(world)
     assert shown(world, answer["job_id"])["calendars"] == [{"name": "holidays", "version": 2}]
     assert shown(world, answer["job_id"])["next_run_at"] == "2025-11-30T06:00:00.000Z"

@@ -19,6 +19,7 @@ from infra.embedded.broker import BrokerOptions, EmbeddedBroker
 from infra.embedded.history import EmbeddedHistory, HistoryOptions
 from infra.embedded.postgres import EmbeddedPostgres, PostgresOptions
 from tests.engines import apache_kafka as kafka
+from tests.engines import rabbitmq as rabbit
 from tests.engines.databases import Databases
 
 IN_CI = bool(os.environ.get("CI"))
@@ -45,6 +46,29 @@ def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafka.Apa
         engine_missing(str(missing))
     with kafka.start(tmp_path_factory.mktemp("apache-kafka")) as node:
         yield node
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rabbit.RabbitMQ]:
+    """A real RabbitMQ; a test that stops or kills it starts it again."""
+    try:
+        rabbit.program()
+    except rabbit.RabbitMissing as missing:
+        engine_missing(str(missing))
+    with rabbit.start(tmp_path_factory.mktemp("rabbitmq")) as node:
+        yield node
+
+
+@pytest.fixture(scope="session")
+def moto_port() -> Iterator[int]:
+    """The port of a server that speaks SQS as AWS does."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    _, port = server.get_host_and_port()
+    yield port
+    server.stop()
 
 
 @pytest.fixture(scope="session")

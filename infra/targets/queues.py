@@ -1,6 +1,6 @@
 """The deliverers of the queues that an operator has connected; no other client is even imported."""
 
-from domain.target import KAFKA, SQS
+from domain.target import AMQP, KAFKA, SQS
 from infra.targets.connections import Connections
 from infra.targets.routing import QueueDeliverer
 
@@ -12,6 +12,10 @@ def queue_deliverers(connections: Connections, *, concurrency: int) -> dict[str,
         from infra.targets.kafka import KafkaDeliverer
 
         found[KAFKA] = KafkaDeliverer(connections.kafka, concurrency=concurrency)
+    if connections.amqp:
+        from infra.targets.amqp import AmqpDeliverer
+
+        found[AMQP] = AmqpDeliverer(connections.amqp, concurrency=concurrency)
     if connections.sqs:
         from infra.targets.sqs import SqsDeliverer
 

@@ -8,7 +8,6 @@ from typing import Any
 import boto3
 import msgspec
 import pytest
-from moto.server import ThreadedMotoServer
 
 from commandside.deliverer_port import Answer, Message
 from domain.target import SqsTarget
@@ -79,15 +78,6 @@ class SqsWorld:
     def close(self) -> None:
         self.deliverer.close()
         self.proxy.down()
-
-
-@pytest.fixture(scope="module")
-def moto_port() -> Iterator[int]:
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    _, port = server.get_host_and_port()
-    yield port
-    server.stop()
 
 
 @pytest.fixture

@@ -33,11 +33,13 @@ from domain.job.ending import report_among
 from domain.job.events import FAILURES
 from domain.job.resume import LATEST, USUAL, resume
 from domain.job.state import Paused
-from domain.run.report import LOST
+from domain.run.accepted import lapsed
 from domain.run.state import OpenRun
 
 GRACE_US: Final = (SESSION_MS + 1 * SECOND) * 1_000
 """Connected for so long before anything is reclaimed: every living process has renewed by then."""
+ACCEPTED_GRACE_US: Final = 60_000_000
+"""As much for accepted attempts, whose handlers could not be heard either and beat less often."""
 GAP_US: Final = 3_000_000
 """Not having reached the database for so long starts the grace anew."""
 REAP_US: Final = 250_000
@@ -136,7 +138,9 @@ class Auditor:
             return
         self._lapse_us = tick.mono_us + LAPSE_US
         # Room beside those that rest, or as many of them would hide all the others.
-        over = self._due.lapsed(shards, BATCH_MAX + len(self._parked))
+        waited = tick.mono_us - self._connected_us >= ACCEPTED_GRACE_US
+        room = BATCH_MAX + len(self._parked)
+        over = self._due.lapsed(shards, room, accepted=waited)
         parked, now = self._parked, tick.mono_us
         ready = [(s, run) for s, run in over if parked.get(run.facts.run_id, (0, 0))[0] <= now]
         decisions = lapses(ready[:BATCH_MAX], tick.at, lambda run, why: self._park(run, tick, why))
@@ -246,7 +250,7 @@ class Auditor:
 def lapses(
     over: Sequence[tuple[Standing, OpenRun]], at: int, park: Callable[[bytes, str], None]
 ) -> dict[bytes, Decision]:
-    """Return, by run, the decisions that end these leases as lost attempts, at most one for a job.
+    """Return, by run, the decisions that end the attempts of these leases, at most one for a job.
 
     A run that cannot be decided on is parked with the reason, and is nobody else's trouble.
     """
@@ -257,7 +261,8 @@ def lapses(
         if facts.job_id in jobs:
             continue
         try:
-            decision = report_among(standing.job, run, standing.runs, facts.fence, LOST, at)
+            result = lapsed(standing.job.facts.spec, run, at)
+            decision = report_among(standing.job, run, standing.runs, facts.fence, result, at)
         except Exception as error:  # noqa: BLE001 - about this run alone; the others go on
             park(facts.run_id, repr(error))
             continue

@@ -10,6 +10,7 @@ from domain import ids
 from domain.idempotency import Template, manual_suffix, render
 from domain.instant import SECOND, rfc3339
 from domain.job.events import JobSpec
+from domain.opaque import Seal, completion_token
 from domain.run.state import Facts
 from domain.target import BASIC, Header, HttpTarget
 
@@ -32,9 +33,11 @@ def _pair(line: bytes) -> tuple[str, bytes]:
 class Calls:
     """Makes calls out of leased runs; keeps no secret."""
 
-    def __init__(self, vault: Vault, secrets: Secrets) -> None:
+    def __init__(self, vault: Vault, secrets: Secrets, completion: Seal) -> None:
+        """`completion` makes the tokens that let a handler end its attempt."""
         self._vault = vault
         self._secrets = secrets
+        self._completion = completion
 
     def build(  # noqa: PLR0913 - a call is what a lease, a spec and two clocks say
         self, run: Facts, spec: JobSpec, pinned: JobSpec, *, token: int, at: int, not_after_us: int
@@ -102,6 +105,7 @@ class Calls:
         key = occurrence_key(pinned.key_template, run)
         run_hex = run.run_id.hex()
         seconds = at // SECOND
+        token = completion_token(self._completion, run.run_id, run.job_id, run.fence)
         text = (
             f"Idempotency-Key: {key}\n"
             f"webhook-id: {key}\n"
@@ -111,6 +115,7 @@ class Calls:
             f"Tocsin-Scheduled-For: {rfc3339(run.nominal)}\n"
             f"Tocsin-Attempt: {run.attempt}\n"
             f"Tocsin-Fence: {run.fence}\n"
+            f"Tocsin-Completion-Token: {token}\n"
             f"traceparent: 00-{run_hex}-{run_hex[16:24]}{run.attempt:08x}-01"
         )
         if run.lost:

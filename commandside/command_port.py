@@ -1,7 +1,7 @@
 """The ports of the write API: the log as commands use it, and the store of API keys."""
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -9,16 +9,18 @@ from commandside.ports import Standing
 from domain.catalogue import DomainEvent
 from domain.envelope import Decision, Rejected
 from domain.job.state import JobState
+from domain.run.events import Event as RunEvent
 from domain.run.state import OpenRun
 from domain.tenant import KeyRecord
 
+Kind = TypeVar("Kind", bound=RunEvent)
 WINDOW_ROWS_MAX: Final = 100_000
 LAST_EVENTS_MAX: Final = 5_000
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False):
     """A command's effect: `job` and its `runs` now, `version` of the job's stream that the command
-    led to, log `position`, `at`.
+    led to (or left as it was), log `position`, `at`.
 
     `at` is the one the decision was made with: for a definition, that of its `Defined`. `replayed`:
     the same command id had committed before, with these `version`, `position` and `at`.
@@ -88,6 +90,12 @@ class CommandLog(Protocol):
 
     async def last_events(self, stream_ids: Sequence[bytes]) -> dict[bytes, DomainEvent]:
         """Return the last event of each stream that exists; at most LAST_EVENTS_MAX are asked."""
+
+    async def latest(self, run_ids: Sequence[bytes], kind: type[Kind]) -> dict[bytes, Kind]:
+        """Return the newest event of one kind in each of these runs' streams, where there is one.
+
+        It reads back to that event: ask for kinds that a stream has, or of short streams.
+        """
 
 
 class Keys(Protocol):

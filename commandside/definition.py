@@ -58,6 +58,7 @@ _SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "payload": (*PAYLOADS, "content_type"),
     "retry": ("retry",),
     "timeout": ("timeout_s",),
+    "completion": ("heartbeat_timeout_s", "max_run_time_s"),
     "template": ("idempotency_key_template",),
     "overlap": ("overlap", "allow_overlap", "overlap_limit", "from"),
     "misfire": ("misfire", "catch_up_window_s", "from"),
@@ -97,8 +98,6 @@ KNOWN_LENGTH_MAX: Final = 4_096
 NOT_YET: Final = frozenset(
     {
         "catch_up",
-        "heartbeat_timeout_s",
-        "max_run_time_s",
     }
 )
 _LATER: Final = "not supported yet"
@@ -370,6 +369,9 @@ class _Reader:
         self.values["timeout_ms"] = self.duration(
             "timeout_s", TIMEOUT_MS, TIMEOUT_MS_MIN, TIMEOUT_MS_MAX
         )
+
+    def completion(self) -> None:
+        policies.completion(self)
 
     def template(self) -> None:
         text = self.text("idempotency_key_template", DEFAULT_TEMPLATE.text)

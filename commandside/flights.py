@@ -30,6 +30,7 @@ from commandside.stripes import Sent, Stripe
 from commandside.timing import Entry, Parcel, TimingHeap
 from domain.envelope import Decision
 from domain.instant import MINUTE, SECOND
+from domain.opaque import Seal
 from domain.run import state as rs
 from domain.run.decide import SEND_DEADLINE_MS
 
@@ -52,6 +53,8 @@ class DispatcherPorts(msgspec.Struct, frozen=True):
     faults: FaultPoint
     telemetry: Telemetry
     new_id: NewId
+    completion: Seal
+    """Makes the tokens that let handlers end their attempts."""
 
 
 class Flights:
@@ -71,7 +74,7 @@ class Flights:
         """Nothing is leased or called any more."""
         self.bound = 2 * BATCH_MAX * ports.log.stripes
         self.stripes = [Stripe(index) for index in range(ports.log.stripes)]
-        self._calls = Calls(ports.vault, ports.secrets)
+        self._calls = Calls(ports.vault, ports.secrets, ports.completion)
         self._waiting: deque[Waiting] = deque()
         self._called: dict[int, tuple[Flight, Gate]] = {}
         self._token = 0

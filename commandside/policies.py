@@ -6,6 +6,13 @@ from typing import Any, Final, Protocol
 from commandside.when import counts_ends
 from domain.instant import DAY
 from domain.job import events as e
+from domain.run.accepted import (
+    HEARTBEAT_MS_MAX,
+    HEARTBEAT_MS_MIN,
+    RUN_TIME_MS,
+    RUN_TIME_MS_MAX,
+    RUN_TIME_MS_MIN,
+)
 from domain.run.decide import MAX_OPEN_RUNS
 
 WINDOW_MS_MIN: Final = 1_000
@@ -111,6 +118,16 @@ def lateness(reader: Reading) -> None:
     """Read `max_lateness_s`."""
     limit = reader.duration("max_lateness_s", 0, LATENESS_MS_MIN, LATENESS_MS_MAX)
     reader.values["max_lateness_ms"] = limit
+
+
+def completion(reader: Reading) -> None:
+    """Read `heartbeat_timeout_s` and `max_run_time_s`, of attempts that end by themselves."""
+    beat = reader.duration("heartbeat_timeout_s", 0, HEARTBEAT_MS_MIN, HEARTBEAT_MS_MAX)
+    whole = reader.duration("max_run_time_s", 0, RUN_TIME_MS_MIN, RUN_TIME_MS_MAX)
+    if beat > (whole or RUN_TIME_MS):
+        reader.refuse("/heartbeat_timeout_s", f"at most max_run_time_s, {whole // 1000}")
+    reader.values["heartbeat_timeout_ms"] = beat
+    reader.values["max_run_time_ms"] = whole
 
 
 def warnings(spec: e.JobSpec) -> list[str]:

@@ -355,8 +355,13 @@ class DueIndex(Protocol):
         `committed` tells whether the group has passed a reference (None: a new incarnation, all).
         """
 
-    def lapsed(self, shards: Sequence[int], limit: int) -> list[tuple[Standing, OpenRun]]:
-        """Return leases that are over: `until` has passed, or the owner's session has ended."""
+    def lapsed(
+        self, shards: Sequence[int], limit: int, *, accepted: bool = True
+    ) -> list[tuple[Standing, OpenRun]]:
+        """Return leases that are over: `until` has passed, or the owner's session has ended.
+
+        Those of `accepted` attempts have no owner, and may be left out.
+        """
 
     def to_resume(self, shards: Sequence[int], limit: int) -> list[Standing]:
         """Return paused jobs whose pause ends by itself and is over, with their withheld runs."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
-from commandside.command_port import Accepted, Answer, CommandLog, Decide
+from commandside.command_port import Accepted, Answer, CommandLog, Decide, Kind
 from commandside.hand_off import SelfHandOff
 from commandside.ports import Standing
 from domain.catalogue import DomainEvent
@@ -60,6 +60,10 @@ class PromptLog:
     ) -> list[DomainEvent]:
         """Return events of a stream of this job."""
         return await self._log.events(job_id, stream_id, after, limit)
+
+    async def latest(self, run_ids: Sequence[bytes], kind: type[Kind]) -> dict[bytes, Kind]:
+        """Return the newest event of one kind in each of these runs' streams."""
+        return await self._log.latest(run_ids, kind)
 
     def _offered(self, outcome: _Outcome) -> _Outcome:
         if isinstance(outcome, Accepted) and outcome.position and not outcome.replayed:

@@ -34,10 +34,13 @@ def read_object(raw: bytes) -> dict[str, Any]:
 def read_job(raw: bytes) -> tuple[dict[str, Any], bytes | None]:
     """Return a definition or a patch, and the bytes of its `payload` as sent; raises Problem."""
     body = read_object(raw)
-    if "payload" not in body:
-        return body, None
+    return body, member(raw, "payload") if "payload" in body else None
+
+
+def member(raw: bytes, name: str) -> bytes:
+    """Return the bytes of a member of an object that was read; raises Problem."""
     try:
-        return body, strict_json.member(raw, "payload")
+        return strict_json.member(raw, name)
     except (msgspec.DecodeError, KeyError):
         # Two parsers that disagree about one text: nobody can say what was meant.
-        raise Problem("bad_json", "the body is refused: its payload cannot be read") from None
+        raise Problem("bad_json", f"the body is refused: its {name} cannot be read") from None

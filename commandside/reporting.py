@@ -94,12 +94,16 @@ class Reporting:
             return
         flights.ports.faults.hit(REPORTED)
         refused = set(reply.refused)
+        accepted = 0
         for index, flight in enumerate(sent.flights):
             if index in refused:
                 self._refused(stripe, flight, tick)
                 continue
             flights.hint(stripe, sent.decisions[index], reply.at)
             flights.finish(flight)
+            accepted += flight.is_accepted
+        if accepted:
+            self._count("attempts_accepted", accepted)
         self._count("reports", len(sent.flights) - len(refused))
         self._count("reports_refused", len(refused))
 

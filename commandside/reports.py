@@ -1,5 +1,7 @@
 """What an answer means for its run: the result of the attempt, and the decision to append."""
 
+from typing import Final
+
 from commandside.deliverer_port import DEAD_ERRORS, Answer
 from domain import chain
 from domain.envelope import Decision
@@ -8,12 +10,15 @@ from domain.job.ending import report_among
 from domain.retry import classify, retry_after_ms
 from domain.run import events as re
 from domain.run import state as rs
+from domain.run.accepted import STATUS, accept
 from domain.run.decide import ABANDONED, Result, report
 
 KEY_GONE = Answer(0, 0, "key_gone", False, 0)
 """Stands for an attempt that could not be built: the tenant's key has been destroyed."""
 SECRET_MISSING = Answer(0, 0, "secret_missing", False, 0)
 """Stands for one whose target names a secret that is not there: retried, as it may be set again."""
+COMPLETION: Final = "tocsin-completion"
+ASYNC: Final = "async"
 
 
 def result_of(answer: Answer, job: js.JobState, sent_at: int, at: int) -> Result:
@@ -71,6 +76,14 @@ class Flight:
         self.beside: tuple[rs.OpenRun, ...] | None = None
         """All open runs of the job, once they have been read."""
 
+    @property
+    def is_accepted(self) -> bool:
+        """The target took the work, and will say by itself when it is done (contract.md §3)."""
+        answer = self.answer
+        if answer is None or answer.status != STATUS:
+            return False
+        return dict(answer.headers).get(COMPLETION, "").strip().lower() == ASYNC
+
     def needs_reading(self, result: Result) -> bool:
         """Tell whether the decision reads more than the run: an answer that pauses the job."""
         return self.beside is None and result.verdict == "pause"
@@ -80,6 +93,8 @@ class Flight:
 
         Raises ScheduleBreach where the job must be paused and its runs have not been read.
         """
+        if self.is_accepted:
+            return accept(self.job.facts.spec, self.run, self.fence, at)
         if self.beside is not None:
             return report_among(self.job, self.run, self.beside, self.fence, result, at)
         return report(self.job, self.run, self.fence, result, at, alone=self.alone)

@@ -124,6 +124,14 @@ def retry(policy: RetryPolicy) -> dict[str, Any]:
     return shown
 
 
+def _completion(job: e.JobSpec) -> dict[str, Any]:
+    limits = (
+        ("heartbeat_timeout_s", job.heartbeat_timeout_ms),
+        ("max_run_time_s", job.max_run_time_ms),
+    )
+    return {name: seconds(ms) for name, ms in limits if ms}
+
+
 def spec(job: e.JobSpec) -> dict[str, Any]:
     """Return the whole spec as a definition, without its payload."""
     shown = schedule(job.schedule)
@@ -137,6 +145,7 @@ def spec(job: e.JobSpec) -> dict[str, Any]:
     shown["target"] = target(job.target)
     shown["retry"] = retry(job.retry)
     shown["timeout_s"] = seconds(job.timeout_ms)
+    shown |= _completion(job)
     shown["idempotency_key_template"] = job.key_template
     shown["overlap"] = e.OVERLAP_NAMES[job.overlap]
     if job.overlap in e.LIMITS:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 from litestar.handlers import HTTPRouteHandler
 
+from commandside.api.completion_routes import BY_RUN, SHOWN_AS
 from domain.problem import TABLE
 
 _PARAMETER: Final = re.compile(r"\{(\w+)(?::\w+)?\}")
@@ -64,7 +65,10 @@ def document(routes: Iterable[HTTPRouteHandler]) -> dict[str, Any]:
         "paths": dict(sorted(paths.items())),
         "components": {
             "schemas": {**dict(components), "Problem": PROBLEM},
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer"},
+                "run": {"type": "apiKey", "in": "header", "name": SHOWN_AS},
+            },
         },
         "security": [{"key": []}],
     }
@@ -78,14 +82,22 @@ def _operation(route: HTTPRouteHandler, path: str) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "operationId": route.handler_name.rpartition(".")[2],
         "summary": opt["summary"],
-        "description": f"Needs a key that allows {opt['scope']}.",
+        "description": _needs(opt["scope"]),
         "parameters": [*_parameters(path, opt)],
         "responses": _responses(opt, path),
     }
+    if opt["scope"] == BY_RUN:
+        shown["security"] = [{"run": []}]
     if "body" in opt:
         content = {media: {"schema": opt["body"]} for media in opt["media"]}
         shown["requestBody"] = {"content": content, "required": not opt.get("optional", False)}
     return shown
+
+
+def _needs(scope: str) -> str:
+    if scope == BY_RUN:
+        return f"Needs the {SHOWN_AS} that the attempt's call brought, and no key."
+    return f"Needs a key that allows {scope}."
 
 
 def _parameters(path: str, opt: dict[str, Any]) -> Iterable[dict[str, Any]]:
@@ -113,6 +125,7 @@ def _responses(opt: dict[str, Any], path: str) -> dict[str, Any]:
         found[str(status)] = {"description": "done", "content": {media: {"schema": ref}}}
     titles = {kind.status: kind.title for kind in TABLE.values()}
     codes = [*_ALWAYS, 500]
+    codes += (410,) if opt.get("gone") else ()
     codes += _ON_A_JOB if "{" in path else ()
     codes += _WITH_A_BODY if "body" in opt else ()
     codes += (409,) if opt.get("keyed") or "position" in opt["query"] else ()

@@ -84,6 +84,7 @@ TABLE: Final[tuple[Name, ...]] = (
         leases_deferred="runs put off: another run of their job, or their host, is in the way",
         leases_read_back="leases found to be ours after an unknown commit",
         leases_abandoned="leases given back uncalled: their calls could not begin in time",
+        attempts_accepted="attempts that their targets took to end by themselves",
         reports="ends of attempts appended",
         reports_refused="ends of attempts decided again because something had changed",
         reports_dropped="ends of attempts that were of no use any more",

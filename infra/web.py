@@ -19,12 +19,15 @@ from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 import commandside.api.calendar_routes
+import commandside.api.completion_routes
 import commandside.api.routes
 import queryside.api.routes
+from commandside.api.completion_routes import BY_RUN
 from commandside.api.secret_routes import secret_handlers
 from commandside.calendar_port import Calendars
 from commandside.calendars import TenantCalendars
 from commandside.command_port import CommandLog, Keys
+from commandside.completions import Completions
 from commandside.definition import Bounds, Definitions
 from commandside.demand import Demand
 from commandside.jobs import Jobs
@@ -33,7 +36,7 @@ from commandside.load import Loads
 from commandside.ports import KeyGone, NewId, Resting, Vault
 from commandside.preview import Previews
 from commandside.secret_port import Secrets, SecretStore
-from domain.opaque import POSITION, Seal
+from domain.opaque import COMPLETION, POSITION, Seal
 from domain.ports import Unavailable
 from domain.problem import PARAMETER, Problem, invalid
 from domain.refusal import Refused
@@ -127,6 +130,8 @@ def build_app(
         routes += commandside.api.routes.handlers(jobs, previews, _report)
         routes += secret_handlers(ports.secret_store)
         routes += commandside.api.calendar_routes.handlers(calendars)
+        completions = Completions(ports.log, Seal(ports.secret, COMPLETION))
+        routes += commandside.api.completion_routes.handlers(completions)
     page = _ENCODE(document(routes))
 
     @get("/openapi.json", opt={"scope": _OPEN, "query": {}})
@@ -164,7 +169,7 @@ class _Door:
         """Raise Problem, or set who asks."""
         route = connection.route_handler
         scope = route.opt.get("scope")
-        if scope != _OPEN:
+        if scope not in (_OPEN, BY_RUN):
             connection.scope["user"] = await self._caller(connection, scope)
         _check_accept(connection.headers.get("accept"))
         known = route.opt["query"]

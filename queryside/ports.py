@@ -5,16 +5,19 @@ a thread. Every call takes the tenant, and another tenant's rows are as absent a
 were. Pages go by key, never by offset, and always come newest first.
 """
 
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
 import domain.ports
 from domain.catalogue import DomainEvent
 from domain.job.state import JobState
+from domain.run.events import Event as RunEvent
 from domain.run.state import OpenRun
 from projections.rows import AttemptRow, BoardRow, RunRow
+
+Kind = TypeVar("Kind", bound=RunEvent)
 
 PAGE_MAX: Final = 200
 """Rows of a page; adapters are asked for one more, which tells whether another page follows."""
@@ -54,6 +57,12 @@ class Truth(Protocol):
         self, job_id: bytes, stream_id: bytes, after: int, limit: int
     ) -> list[DomainEvent]:
         """Return events of a stream of this job (its own, or a run's), from version `after` + 1."""
+
+    async def latest(self, run_ids: Sequence[bytes], kind: type[Kind]) -> dict[bytes, Kind]:
+        """Return the newest event of one kind in each of these runs' streams, where there is one.
+
+        It reads back to that event: ask for kinds that a stream has, or of short streams.
+        """
 
 
 class JobFilter(msgspec.Struct, frozen=True, gc=False):

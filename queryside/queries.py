@@ -17,6 +17,7 @@ from domain.opaque import Seal, read_position
 from domain.problem import PARAMETER, Problem, invalid
 from domain.refusal import Refused
 from domain.run import state as rs
+from domain.run.events import Progressed
 from domain.schedule.schedule import OneTime, parse_one_time
 from domain.tenant import Caller
 from projections import job_board, run_history
@@ -200,7 +201,23 @@ class Queries:
         )
         page = cut(_merged(past, standing.runs, edge, count + 1), count, edge)
         ends = _ends(page, cursors, lambda line: (line.run.nominal, line.run.run_id))
-        return shown.RunPage([shown.run_item(line) for line in page.lines], *ends)
+        said = await self._progress(standing.runs, {line.run.run_id for line in page.lines})
+        items = [shown.run_item(line, said.get(line.run.run_id)) for line in page.lines]
+        return shown.RunPage(items, *ends)
+
+    async def _progress(
+        self, runs: tuple[rs.OpenRun, ...], asked: set[bytes]
+    ) -> dict[bytes, Progressed]:
+        """Return what the handlers of accepted attempts have said last, by run."""
+        since = {
+            run.facts.run_id: run.leased_at
+            for run in runs
+            if isinstance(run, rs.Awaiting) and run.facts.run_id in asked
+        }
+        if not since:
+            return {}
+        found = await self._truth.latest(tuple(since), Progressed)
+        return {run: said for run, said in found.items() if said.at >= since[run]}
 
     def _lists(self) -> Views:
         if self._views is None:

@@ -13,7 +13,7 @@ from domain.instant import rfc3339
 from domain.job import state as s
 from domain.job.events import JobSpec
 from domain.run import state as rs
-from domain.run.events import Passed
+from domain.run.events import Passed, Progressed
 from domain.schedule.exclusion import Exclusion
 from domain.stretch import Stretch
 from projections.rows import AttemptRow, RunRow
@@ -111,6 +111,14 @@ class AttemptItem(msgspec.Struct, kw_only=True):
     body: str
 
 
+class ProgressShown(msgspec.Struct):
+    """How far the handler of an accepted attempt says it is."""
+
+    percent: int
+    note: str
+    at: Instant
+
+
 class RunItem(msgspec.Struct, kw_only=True):
     """One occurrence, or with `count` slots up to `last` that share a verdict and have no run."""
 
@@ -127,6 +135,7 @@ class RunItem(msgspec.Struct, kw_only=True):
     ended_at: Instant | None
     last: Instant | UnsetType = UNSET
     count: int | UnsetType | None = UNSET
+    progress: ProgressShown | UnsetType = UNSET
 
 
 class EventItem(msgspec.Struct, kw_only=True):
@@ -259,7 +268,7 @@ def job_item(line: JobLine) -> JobItem:
 ENDED: Final = frozenset({"succeeded", "dead", "skipped", "cancelled"})
 
 
-def run_item(line: RunLine) -> RunItem:
+def run_item(line: RunLine, said: Progressed | None = None) -> RunItem:
     """Show a row of the history."""
     row = line.run
     is_range = row.run_id == NO_RUN
@@ -279,6 +288,8 @@ def run_item(line: RunLine) -> RunItem:
     if is_range:
         found.last = rfc3339(row.last)
         found.count = row.count or None
+    if said is not None and row.status not in ENDED:
+        found.progress = ProgressShown(said.percent, said.note, rfc3339(said.at))
     return found
 
 

@@ -22,6 +22,7 @@ from domain.job.events import ALLOW, LIMITS
 from domain.job.resume import CATCH_UPS
 from domain.queue_target import CONNECTION, KEY_BYTES_MAX
 from domain.retry import ATTEMPTS_MAX
+from domain.run import accepted as a
 from domain.schedule.cron import DIALECTS
 from domain.schedule.delay import ORIGINS
 from domain.schedule.every import DURATION_LIMIT
@@ -199,6 +200,17 @@ _FIELDS: Final[dict[str, Any]] = {
     "content_type": _text("of the payload"),
     "retry": RETRY,
     "timeout_s": _seconds(d.TIMEOUT_MS_MIN, d.TIMEOUT_MS_MAX, "of one attempt, in all"),
+    "heartbeat_timeout_s": _seconds(
+        a.HEARTBEAT_MS_MIN,
+        a.HEARTBEAT_MS_MAX,
+        "of a handler that answered 202 with Tocsin-Completion: async: so long without a heartbeat"
+        f" and the attempt is lost; default {a.HEARTBEAT_MS // 1000}",
+    ),
+    "max_run_time_s": _seconds(
+        a.RUN_TIME_MS_MIN,
+        a.RUN_TIME_MS_MAX,
+        f"of such an attempt, in all; then it has failed; default {a.RUN_TIME_MS // 1000}",
+    ),
     "idempotency_key_template": _text(
         "with {job_id} and {scheduled_ts}, each once", maxLength=TEMPLATE_BYTES_MAX
     ),
@@ -363,4 +375,24 @@ CALENDAR: Final = _object(
         ),
     },
     description="what jobs that name this calendar in exclude leave out",
+)
+NOTE_MAX: Final = 256
+HEARTBEAT: Final = _object(
+    {
+        "progress": {"type": "integer", "minimum": 0, "maximum": 100},
+        "note": _text("beside progress: where it is", maxLength=NOTE_MAX),
+    }
+)
+COMPLETE: Final = _object(
+    {"result": {"description": "any JSON value; its first 1024 bytes are kept with the attempt"}}
+)
+FAIL: Final = _object(
+    {
+        "reason": _text("kept with the attempt", maxLength=REASON_MAX),
+        "retry": {
+            "type": "boolean",
+            "default": True,
+            "description": "false: the run ends here, whatever its retry policy says",
+        },
+    }
 )

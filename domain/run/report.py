@@ -38,6 +38,8 @@ class Result(msgspec.Struct, frozen=True, gc=False):
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
     sent_at: int = 0
+    cause: str = "status"
+    """Why the run is dead if `verdict` says so."""
 
 
 LOST: Final = Result(e.LOST)
@@ -134,7 +136,7 @@ def _counters(
     if result.verdict == "pause":
         return "gone", 0
     if result.verdict == "dead":
-        return "status", 0
+        return result.cause, 0
     if facts.fails >= max_attempts:
         return "attempts", 0
     delay = delay_ms(job.facts.spec.retry, facts.run_id, facts.fails)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from commandside.command_port import Accepted, Answer, BodyDiffers, Decide
+from commandside.command_port import Accepted, Answer, BodyDiffers, Decide, Kind
 from commandside.ports import Standing
 from domain.catalogue import DomainEvent
 from domain.envelope import Decision, Rejected
@@ -105,6 +105,16 @@ class MemoryCommandLog:
         found = ((stream_id, self._log.events_of(stream_id)[-1:]) for stream_id in stream_ids)
         return {stream_id: last for stream_id, events in found for last in events}
 
+    async def latest(self, run_ids: Sequence[bytes], kind: type[Kind]) -> dict[bytes, Kind]:
+        """Return the newest event of one kind in each of these runs' streams."""
+        self._log.reach()
+        found: dict[bytes, Kind] = {}
+        for run_id in run_ids:
+            for event in self._log.events_of(run_id):
+                if isinstance(event, kind):
+                    found[run_id] = event
+        return found
+
     def _repeat(
         self, job_id: bytes, command_id: bytes, body_hash: bytes
     ) -> Accepted | BodyDiffers | None:
@@ -125,6 +135,6 @@ class MemoryCommandLog:
     def _accepted(self, decision: Decision, position: int) -> Accepted:
         standing = self._standing(decision.job_id)
         assert standing is not None
-        head = next(p for p in decision.slices if p.stream_id == decision.job_id)
-        version = standing.job.facts.version
-        return Accepted(standing.job, standing.runs, version, position, head.events[-1].at)
+        of_job = (piece for piece in decision.slices if piece.stream_id == decision.job_id)
+        at = next(of_job, decision.slices[0]).events[-1].at
+        return Accepted(standing.job, standing.runs, standing.job.facts.version, position, at)

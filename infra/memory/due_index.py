@@ -93,14 +93,18 @@ class MemoryDueIndex:
             ]
         return _chunks(found, self._log.terms)
 
-    def lapsed(self, shards: Sequence[int], limit: int) -> list[tuple[Standing, rs.OpenRun]]:
+    def lapsed(
+        self, shards: Sequence[int], limit: int, *, accepted: bool = True
+    ) -> list[tuple[Standing, rs.OpenRun]]:
         """Return leases that are over."""
         self._log.reach()
         now, owned = self._log.now(), frozenset(shards)
         over = [
             row.run
             for row in self._log.waking(now)
-            if row.shard in owned and self._is_over(row.run, now)
+            if row.shard in owned
+            and self._is_over(row.run, now)
+            and (accepted or not isinstance(row.run, rs.Awaiting))
         ]
         jobs = self._log.standings({run.facts.job_id for run in over[:limit]})
         return [(jobs[run.facts.job_id], run) for run in over[:limit]]

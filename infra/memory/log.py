@@ -61,7 +61,7 @@ class Due:
     def __init__(self, run: WithRow, shard: int) -> None:
         self.run = run
         self.shard = shard
-        self.wake_at = run.facts.due_at
+        self.wake_at = run.until if isinstance(run, rs.Awaiting) else run.facts.due_at
         self.handed_off_at: int | None = None
         self.ref: Ref | None = None
         self.hand_offs = 0

@@ -26,7 +26,7 @@ from domain.run.state import Ended
 from domain.sharding import shard_of
 from infra.postgres import arrays
 from infra.postgres.rows import DUE_COLUMNS, NO_ID, NONE, Fields
-from projections.due_index import DueRow, HeadRow, due_row, head_row
+from projections.due_index import ACCEPTED, DueRow, HeadRow, due_row, head_row
 
 SETTINGS: Final = (
     "select set_config(name, 'off', false) from unnest(array['jit', 'enable_seqscan',"
@@ -201,7 +201,8 @@ _AGAIN: Final = {
     "due": f"""
 planned_again as (
     insert into due_index as i (shard, wake_at, {", ".join(_DUE_NAMES)})
-    select due.shard, due.due_at, {_DUE_VALUES}
+    select due.shard, case when due.phase = {ACCEPTED} then due.until else due.due_at end,
+        {_DUE_VALUES}
     from {{due}}
     where not due.fresh and {{holds_due}}
     on conflict (run_id) do update set {_DUE_TAKEN}, wake_at = excluded.wake_at,
@@ -217,7 +218,8 @@ headed_again as (
     on conflict (job_id) do update set {_HEAD_TAKEN}
 ),""",  # noqa: S608 - as _TEXT
 }
-"""Group → what is applied where the stream was there before."""
+"""Group → what is applied where the stream was there before. An accepted run can be in flight for
+hours: scans do not look through its row before its lease is over."""
 
 _TEXT: Final = f"""
 with clock as materialized (select tocsin_now() as now),

@@ -24,6 +24,7 @@ from commandside.command_port import (
     Answer,
     BodyDiffers,
     Decide,
+    Kind,
 )
 from commandside.ports import BATCH_MAX, Standing, Unavailable
 from domain.catalogue import NAMES, DomainEvent
@@ -242,7 +243,7 @@ class PostgresCommandLog:
         for decision, outcome in zip(decisions, outcomes, strict=True):
             found = outcome or next(told)
             if isinstance(found, int):
-                answers.append(_accepted(decision, (), found))
+                answers.append(_accepted(decision, None, (), found))
             elif isinstance(found, Exception):
                 answers.append(found)
             elif isinstance(found, BaseException):
@@ -300,7 +301,7 @@ class PostgresCommandLog:
             if isinstance(outcome, Exception):
                 raise outcome
             if outcome:
-                return _accepted(decided, runs, outcome)
+                return _accepted(decided, job, runs, outcome)
         raise Unavailable("the job changes faster than this command can be decided")
 
     async def standing(self, job_id: bytes) -> Standing | None:
@@ -337,6 +338,12 @@ class PostgresCommandLog:
         assert len(stream_ids) <= LAST_EVENTS_MAX
         found = cr.numbered(await self._ask(("last", [arrays.uuids(stream_ids)])))
         return {stream_ids[n - 1]: event for n, event in found}
+
+    async def latest(self, run_ids: Sequence[bytes], kind: type[Kind]) -> dict[bytes, Kind]:
+        """Return the newest event of one kind in each of these runs' streams."""
+        values = [arrays.uuids(run_ids), NAMES[kind].encode("ascii")]
+        found = cr.numbered(await self._ask(("latest", values)))
+        return {run_ids[n - 1]: event for n, event in found if isinstance(event, kind)}
 
     def read_back(self, batch: Sequence[_Pending], expires_at: int) -> None:
         """Find out what became of a batch whose commit has an unknown outcome."""
@@ -455,22 +462,23 @@ class PostgresCommandLog:
         task.add_done_callback(self._tasks.discard)
 
 
-def _accepted(decision: Decision, runs: Sequence[rs.OpenRun], position: int) -> Accepted:
-    """Return what a committed decision led to, over the runs that it was made on."""
-    job: js.JobState | None = None
-    at = version = 0
+def _accepted(
+    decision: Decision, job: js.JobState | None, runs: Sequence[rs.OpenRun], position: int
+) -> Accepted:
+    """Return what a committed decision led to, over the job and the runs that it was made on."""
+    at = decision.slices[0].events[-1].at
     now = {run.facts.run_id: run for run in runs}
     for piece in decision.slices:
         after = piece.after
         if piece.stream_id == decision.job_id:
             assert not isinstance(after, rs.Ended | rs.OpenRun)
-            job, at, version = after, piece.events[-1].at, after.facts.version
+            job, at = after, piece.events[-1].at
         elif isinstance(after, rs.OpenRun):
             now[piece.stream_id] = after
         else:
             now.pop(piece.stream_id, None)
-    assert job is not None, "every command appends to the job's stream"
-    return Accepted(job, tuple(now.values()), version, position, at)
+    assert job is not None, "only a definition is made on no job"
+    return Accepted(job, tuple(now.values()), job.facts.version, position, at)
 
 
 def _fail(batch: Sequence[_Pending], error: Exception) -> None:

@@ -66,6 +66,19 @@ from (
 """
 """The last event of each stream that exists: its place among those asked (from 1), its body."""
 
+LATEST: Final = """
+select count(*)::int4, string_agg(int4send(n), ''::bytea order by n),
+    string_agg(data, ''::bytea order by n)
+from (
+    select s.n::int4 as n, e.data
+    from unnest($1::uuid[]) with ordinality as s(id, n)
+    cross join lateral (
+        select events.data from events where events.stream_id = s.id and events.name = $2::text
+        order by events.version desc limit 1) e
+) newest
+"""
+"""The newest event of one name in each of these streams, as `LAST`."""
+
 HAPPENED: Final = """
 select tocsin_now(), array_agg(coalesce((
     select e.position from events e
@@ -108,6 +121,7 @@ STATEMENTS: Final = {
     "seconds": SECONDS,
     "told": TOLD,
     "last": LAST,
+    "latest": LATEST,
     "happened": HAPPENED,
     "remember": REMEMBER,
 }

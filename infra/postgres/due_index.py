@@ -43,7 +43,7 @@ order by wake_at limit %(limit)s
 _LAPSED: Final = """
 with over as (
     select d.job_id, d.run_id from due_index d
-    where d.shard = any(%(shards)s::int[]) and d.phase > 0
+    where d.shard = any(%(shards)s::int[]) and (d.phase = 1 or (%(accepted)s and d.phase = 2))
       and d.wake_at <= (select tocsin_now())
       and (d.until <= (select tocsin_now()) or (d.phase = 1 and exists (
           select from sessions s where s.session_id = d.owner and s.ended)))
@@ -152,9 +152,11 @@ class PostgresDueIndex:
             for at in range(0, len(entries), CHUNK_ENTRIES)
         ]
 
-    def lapsed(self, shards: Sequence[int], limit: int) -> list[tuple[Standing, OpenRun]]:
+    def lapsed(
+        self, shards: Sequence[int], limit: int, *, accepted: bool = True
+    ) -> list[tuple[Standing, OpenRun]]:
         """Return leases that are over: `until` has passed, or the owner's session has ended."""
-        values = {"shards": list(shards), "limit": limit}
+        values = {"shards": list(shards), "limit": limit, "accepted": accepted}
         with self._link.use() as connection:
             over = connection.execute(_LAPSED, values, prepare=True).fetchall()
         if not over:

@@ -5,6 +5,7 @@ from secrets import token_bytes
 
 from commandside.dispatcher import Dispatcher
 from commandside.flights import DispatcherPorts
+from domain.opaque import COMPLETION, Seal
 from domain.target import address_rules
 from infra import lifecycle
 from infra.postgres.fire_log import PostgresFireLog
@@ -52,7 +53,14 @@ def run(process: Process) -> int:
         )
         queue = stack.enter_context(closing(process.queue(consumes=True)))
         ports = DispatcherPorts(
-            log, deliverer, vault, secrets, process.faults, process.telemetry, token_bytes
+            log,
+            deliverer,
+            vault,
+            secrets,
+            process.faults,
+            process.telemetry,
+            token_bytes,
+            Seal(process.master, COMPLETION),
         )
         dispatch = settings.dispatch
         dispatcher = Dispatcher(

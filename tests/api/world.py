@@ -179,7 +179,7 @@ class Away:
         """Fail, whatever is asked."""
         raise Unavailable("away")
 
-    define_all = command = standing = events = define
+    define_all = command = standing = events = latest = define
 
 
 async def pieces(*parts: bytes) -> AsyncIterator[bytes]:

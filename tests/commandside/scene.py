@@ -15,6 +15,7 @@ from domain import chain
 from domain.catalogue import DomainEvent
 from domain.envelope import Decision
 from domain.job.events import JobSpec
+from domain.opaque import COMPLETION, Seal
 from domain.run.decide import LOST, report
 from domain.run.state import Ready
 from domain.sharding import shard_of
@@ -28,6 +29,7 @@ from infra.memory.targets import MemoryDeliverer, Reply
 from infra.memory.vault import MemoryVault
 from tests.contracts import jobs
 
+COMPLETIONS: Final = Seal(bytes(32), COMPLETION)
 START: Final = 1_800_000_000_000
 SHARDS: Final = 8
 STRIPES: Final = 2
@@ -120,6 +122,7 @@ class Scene:
             self.faults,
             self.telemetry,
             self._new_id,
+            COMPLETIONS,
         )
         self.dispatcher = Dispatcher(
             ports, self.queue, heap_max=self.heap_max, host_share=self.host_share

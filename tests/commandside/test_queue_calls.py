@@ -10,7 +10,7 @@ from domain.run import events as re
 from domain.run.state import Ready
 from domain.target import Header, KafkaTarget
 from infra.memory.vault import MemoryVault
-from tests.commandside.scene import Scene
+from tests.commandside.scene import COMPLETIONS, Scene
 from tests.contracts import jobs
 
 TARGET = KafkaTarget("main", "orders", "", ())
@@ -99,7 +99,7 @@ def test_a_message_is_signed_and_its_headers_name_secrets_as_those_of_a_call() -
         jobs.spec(jobs.once(1), payload=b""),
         target=msgspec.structs.replace(TARGET, headers=(naming,)),
     )
-    message = Calls(MemoryVault(), signer).build(
+    message = Calls(MemoryVault(), signer, COMPLETIONS).build(
         facts, spec, spec, token=1, at=1_800_000_000_000, not_after_us=0
     )
     assert isinstance(message, Message)

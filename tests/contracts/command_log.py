@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeVar
 
 from commandside.command_port import Accepted, BodyDiffers, CommandLog, Decide
-from domain.envelope import Command, Decision, Rejected
+from domain.envelope import Command, Decision, Rejected, RunAt, Slice
 from domain.job import decide as job
 from domain.job import events as je
 from domain.job import state as js
@@ -313,6 +313,53 @@ class CommandLogContract:
             assert [type(event) for event in events] == [re.Scheduled]
             assert await log.events(other.job_id, run, 0, 10) == []
             assert await log.events(other.job_id, mine.job_id, 0, 10) == []
+
+        bench.run(scenario)
+
+    def test_the_newest_event_of_a_kind_is_found_in_each_stream_that_has_one(
+        self, bench: Bench
+    ) -> None:
+        async def scenario(log: CommandLog) -> None:
+            mine, other = minutely(log, bench.now()), minutely(log, bench.now())
+            runs = [jobs.ready_run(decision).facts.run_id for decision in (mine, other)]
+            for decision in (mine, other):
+                accepted(await log.define(decision))
+            for _ in range(2):
+                accepted(await log.command(mine.job_id, b"", b"", pausing()))
+                accepted(await log.command(mine.job_id, b"", b"", resuming()))
+            asked = [*runs, bytes(16)]
+            found = await log.latest(asked, re.Withdrawn)
+            assert list(found) == runs[:1]
+            newest = await log.latest(asked, re.Scheduled)
+            assert set(newest) == set(runs)
+            whole = await log.events(mine.job_id, runs[0], 0, 100)
+            assert newest[runs[0]] == whole[-1]
+            assert await log.latest([], re.Fired) == {}
+
+        bench.run(scenario)
+
+    def test_a_decision_about_a_run_alone_leaves_the_job_at_its_version(self, bench: Bench) -> None:
+        async def scenario(log: CommandLog) -> None:
+            decision = minutely(log, bench.now())
+            accepted(await log.define(decision))
+            run_id = jobs.ready_run(decision).facts.run_id
+
+            def again(
+                _job: js.JobState | None, runs: tuple[rs.OpenRun, ...], at: int
+            ) -> Decision | None:
+                (run,) = runs
+                facts = run.facts
+                event = re.Withdrawn(at, re.PAUSED)
+                after = rs.evolve(run_id, run, event)
+                assert isinstance(after, rs.Withheld)
+                own = Slice(run_id, facts.version + 1, (event,), after)
+                return Decision(facts.job_id, (RunAt(run_id, facts.version),), (own,))
+
+            done = accepted(await log.command(decision.job_id, b"", b"", again))
+            assert done.version == 1
+            assert done.position > 0
+            assert isinstance(done.job, js.Active)
+            assert done.at >= bench.now() - MINUTE
 
         bench.run(scenario)
 

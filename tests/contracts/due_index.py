@@ -25,14 +25,16 @@ from commandside.ports import (
 from domain import chain
 from domain.envelope import Decision
 from domain.job import decide as job
+from domain.run.accepted import accept, lapsed
 from domain.run.decide import LOST, report
-from domain.run.state import InFlight, Ready
+from domain.run.state import Awaiting, InFlight, Ready
 from tests.contracts import jobs
 from tests.contracts.fire_log import Desk
 
 OWNER: Final = b"scheduler".ljust(16, b".")
 LEASE_MS: Final = 10_000
 MINUTE: Final = 60_000
+BEAT_MS: Final = 30_000
 LIMIT: Final = 5_000
 
 
@@ -301,6 +303,34 @@ class DueIndexContract:
         hand.desk.ask(hand.bench.log.stripes, End(hand.desk.session), DoneReply)
         ((_, found),) = hand.index.lapsed(hand.shards, LIMIT)
         assert found.facts.run_id == run.facts.run_id
+
+    def test_an_accepted_attempt_lapses_with_its_own_end_alone(self, hand: Hand) -> None:
+        run = hand.lease(hand.once(hand.now() - 1))
+        standing = hand.desk.standing(run.facts.job_id)
+        assert standing is not None
+        spec = msgspec.structs.replace(
+            standing.job.facts.spec, heartbeat_timeout_ms=BEAT_MS, max_run_time_ms=10 * BEAT_MS
+        )
+        decision = accept(spec, run, run.facts.fence, hand.now())
+        assert decision is not None
+        assert tuple(hand.desk.append(decision).refused) == ()
+        hand.desk.ask(hand.bench.log.stripes, End(hand.desk.session), DoneReply)
+        assert hand.index.lapsed(hand.shards, LIMIT) == []
+        standing = hand.desk.standing(run.facts.job_id)
+        assert standing is not None
+        (awaiting,) = standing.runs
+        assert isinstance(awaiting, Awaiting)
+        assert (awaiting.facts.attempt, awaiting.leased_at) == (1, run.leased_at)
+        hand.bench.pass_ms(awaiting.until - hand.now() + 1_000)
+        assert hand.index.lapsed(hand.shards, LIMIT, accepted=False) == []
+        ((found, over),) = hand.index.lapsed(hand.shards, LIMIT)
+        assert over.facts == awaiting.facts
+        result = lapsed(spec, over, hand.now())
+        lost = report(found.job, over, over.facts.fence, result, hand.now(), alone=True)
+        assert lost is not None
+        assert list(hand.index.append([lost], hand.now() + 5_000)) == [True]
+        assert hand.desk.run(run.facts.job_id).facts.lost == 1
+        assert hand.index.lapsed(hand.shards, LIMIT) == []
 
     def test_leases_in_shards_of_others_are_theirs(self, hand: Hand) -> None:
         hand.lease(hand.once(hand.now() - 1, shard=0))

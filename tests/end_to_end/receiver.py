@@ -39,6 +39,8 @@ class Receiver:
 
     def __init__(self) -> None:
         self.answer: Answer = lambda _: 200
+        self.headers: dict[str, str] = {}
+        """Of every answer."""
         self._got: list[Got] = []
         self._changed = threading.Condition()
         self._server = _Server(("127.0.0.1", 0), self._handler())
@@ -88,6 +90,8 @@ class Receiver:
                     receiver._changed.notify_all()
                 status = receiver.answer(got)
                 self.send_response(status)
+                for name, value in receiver.headers.items():
+                    self.send_header(name, value)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 

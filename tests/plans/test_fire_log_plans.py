@@ -103,7 +103,7 @@ AUDITS: Final[dict[str, tuple[str, dict[str, object]]]] = {
         due_index._STALE,
         {"shards": _SHARDS, "all": False, "limit": 9, "after": 5, "spacing": 9, "queued": 9},
     ),
-    "lapsed": (due_index._LAPSED, {"shards": _SHARDS, "limit": 9}),
+    "lapsed": (due_index._LAPSED, {"shards": _SHARDS, "limit": 9, "accepted": True}),
     "health": (
         due_index._HEALTH,
         {"shards": _SHARDS, "low": UUID(int=0), "high": UUID(int=1 << 120)},

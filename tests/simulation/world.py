@@ -20,6 +20,7 @@ from commandside.flights import DispatcherPorts
 from commandside.hand_off import HandOff, SelfHandOff
 from commandside.ports import LogRequest, Overdue, Tick, Unavailable
 from commandside.scheduler import Scheduler, SchedulerPorts
+from domain.opaque import COMPLETION, Seal
 from infra.memory.clock import VirtualClock
 from infra.memory.command_log import MemoryCommandLog
 from infra.memory.due_index import MemoryDueIndex
@@ -31,6 +32,7 @@ from infra.memory.shard_leases import MemoryShardLeases
 from infra.memory.targets import NEVER_US, MemoryDeliverer, Reply
 from infra.memory.vault import MemoryVault
 
+COMPLETIONS: Final = Seal(bytes(32), COMPLETION)
 START: Final = 1_800_000_000_000
 SHARDS: Final = 8
 PARTITIONS: Final = 4
@@ -200,6 +202,7 @@ class _Dispatching:
             faults,
             world.figures,
             world.random.randbytes,
+            COMPLETIONS,
         )
         self.dispatcher = Dispatcher(ports, self._queue, poll_us=1_000_000)
 

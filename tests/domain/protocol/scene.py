@@ -283,7 +283,7 @@ class Desk:
             or begun >= head.overlap_limit
         )
 
-    def decide_report(self, run: rs.InFlight, result: Result) -> Decision | None:
+    def decide_report(self, run: rs.OpenRun, result: Result) -> Decision | None:
         """Return what a result appends, as the run and its job are now."""
         mine = self.due.get(run.facts.run_id) or self.states[run.facts.run_id]
         if isinstance(mine, rs.Ended | rs.Reported):
@@ -291,7 +291,7 @@ class Desk:
         job, runs, fence = self.head(), self.runs(), run.facts.fence
         return report_among(job, mine, runs, fence, result, self.now)
 
-    def report(self, run: rs.InFlight, result: Result = OK) -> Decision | None:
+    def report(self, run: rs.OpenRun, result: Result = OK) -> Decision | None:
         """Report a result at once."""
         decision = self.decide_report(run, result)
         if decision is not None:

@@ -11,12 +11,14 @@ calls would be all there are, and nobody else's could begin.
 
 An entry names a job and no host. So nothing is asked of entries while no gate is shut, which is
 nearly always; while one is, the jobs of entries are read before they are leased, and remembered. A
-gate is shut while its host ends calls too slowly for what is leased for it already.
+gate is shut while its host ends calls too slowly for what is leased for it already, and while its
+breaker is not closed: then each call has a place before it has a lease.
 """
 
 from collections import deque
 from typing import Final
 
+from commandside.breaker import Breaker
 from commandside.reports import Flight
 from commandside.timing import Entry
 from domain.job.events import JobSpec
@@ -36,6 +38,11 @@ HELD_US: Final = 60_000_000
 """What is held for so long is deferred: messages are not kept open for longer."""
 HELD_MAX: Final = 10_000
 """Entries held for all gates together; more are deferred at once."""
+RETRY_VERSION: Final = 4
+"""Of a run's stream that has an attempt behind it: Scheduled, Leased, Fired, Scheduled.
+
+A first attempt that was edited so often looks like a retry, and can be put off like one.
+"""
 KNOWN_MAX: Final = 50_000
 """Jobs whose host is remembered while a gate is shut; with more, all are read anew."""
 
@@ -50,9 +57,14 @@ def origin(spec: JobSpec) -> Origin:
 class Gate:
     """The calls of one target host."""
 
-    __slots__ = ("busy", "full_us", "held", "landed", "landed_before", "passing", "waiting")
+    __slots__ = (
+        *("breaker", "busy", "full_us", "held", "landed", "landed_before", "origin", "passing"),
+        "waiting",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, origin: Origin, share: int) -> None:
+        self.origin = origin
+        self.breaker = Breaker(share)
         self.busy = 0
         """Calls in flight."""
         self.landed = self.landed_before = 0
@@ -66,7 +78,7 @@ class Gate:
 
     def is_shut(self, now_us: int) -> bool:
         """Tell whether nothing more is leased for this host."""
-        if self.held:
+        if self.held or not self.breaker.is_closed:
             return True
         in_time = WINDOWS * max(self.landed, self.landed_before)
         return now_us - self.full_us >= GRACE_US and len(self.waiting) > in_time
@@ -82,6 +94,8 @@ class Bulkhead:
         self.passing: dict[bytes, Gate] = {}
         """Runs that have left `held` and are not leased yet."""
         self.held = 0
+        self.spent: set[Origin] = set()
+        """Hosts that get no retry now."""
         self._now_us = 0
         self._gates: dict[Origin, Gate] = {}
         self._known: dict[bytes, Origin] = {}
@@ -91,7 +105,7 @@ class Bulkhead:
         """Return the gate of a host."""
         gate = self._gates.get(origin)
         if gate is None:
-            gate = self._gates[origin] = Gate()
+            gate = self._gates[origin] = Gate(origin, self.share)
         return gate
 
     def crowd(self, origin: Origin, item: Waiting) -> None:
@@ -103,10 +117,35 @@ class Bulkhead:
         gate.waiting.append(item)
         self._learn(item[0].run.facts.job_id, origin)
 
+    def opened(self, gate: Gate) -> None:
+        """Hold what comes for a host whose breaker has opened."""
+        if gate.origin not in self.crowded:
+            gate.full_us = self._now_us
+            self.crowded[gate.origin] = gate
+
+    def began(self, gate: Gate, *, retry: bool) -> None:
+        """Count a call that begins."""
+        gate.breaker.began(retry=retry)
+        if retry and gate.breaker.is_spent:
+            self.spent.add(gate.origin)
+
     # ---------------------------------------------------------------- entries
 
-    def is_any_shut(self) -> bool:
+    def is_looking(self) -> bool:
         """Tell whether entries must be looked at before they are leased."""
+        if self.spent:
+            return True
+        return bool(self.crowded) and self._is_any_shut()
+
+    def looks_at(self, entry: Entry) -> bool:
+        """Tell whether this entry is one of those."""
+        return self._is_any_shut() or entry[3] >= RETRY_VERSION
+
+    def refuses(self, entry: Entry, origin: Origin) -> bool:
+        """Tell whether an entry is a retry at a host that gets none now."""
+        return origin in self.spent and entry[3] >= RETRY_VERSION
+
+    def _is_any_shut(self) -> bool:
         return any(gate.is_shut(self._now_us) for gate in self.crowded.values())
 
     def origin_of(self, job_id: bytes) -> Origin | None:
@@ -151,8 +190,13 @@ class Bulkhead:
             return
         for origin, gate in list(self._gates.items()):
             gate.landed_before, gate.landed = gate.landed, 0
-            if not (gate.busy or gate.landed_before or gate.passing or origin in self.crowded):
+            gate.breaker.turn(now_us)
+            if origin in self.spent and not gate.breaker.is_spent:
+                self.spent.discard(origin)
+            waits = gate.waiting or gate.held
+            if not (gate.busy or gate.passing or waits) and gate.breaker.is_calm(now_us):
                 del self._gates[origin]
+                self.crowded.pop(origin, None)
 
     def release(self) -> tuple[list[Waiting], list[Entry], list[Entry]]:
         """Return what may go on: attempts to call or give up, entries to lease, and to defer."""
@@ -161,7 +205,7 @@ class Bulkhead:
         ready: list[Entry] = []
         stale: list[Entry] = []
         for origin, gate in list(self.crowded.items()):
-            places = self.share - gate.busy - gate.passing
+            places = gate.breaker.limit - gate.busy - gate.passing
             while gate.waiting and (places > 0 or now_us >= gate.waiting[0][2]):
                 calls.append(gate.waiting.popleft())
                 places -= 1
@@ -175,7 +219,7 @@ class Bulkhead:
                 self.passing[entry[1]] = gate
                 gate.passing += 1
                 places -= 1
-            if not gate.waiting and not gate.held:
+            if not gate.waiting and not gate.held and gate.breaker.is_closed:
                 del self.crowded[origin]
         if not self.crowded:
             self._known.clear()

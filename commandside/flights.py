@@ -126,7 +126,11 @@ class Flights:
             self.drop(entry)
 
     def is_held(self, stripe: Stripe, entry: Entry, wanted: Origin, at: int) -> bool:
-        """Keep an entry from its lease where its host has its share of the calls and more."""
+        """Keep an entry from its lease where its host has no place for it now."""
+        if self.bulkhead.refuses(entry, wanted):
+            self.ports.telemetry.count("retries_put_off")
+            self.defer(stripe, entry, at)
+            return True
         if not self.bulkhead.bars(entry, wanted):
             return False
         self.ports.telemetry.count("entries_set_aside")
@@ -210,7 +214,7 @@ class Flights:
             spec = flight.job.facts.spec
             called = origin(spec)
             gate = bulkhead.gate(called)
-            if gate.busy >= bulkhead.share:
+            if gate.busy >= gate.breaker.limit:
                 bulkhead.crowd(called, (flight, pinned, not_after_us))
                 continue
             self._token += 1
@@ -241,6 +245,7 @@ class Flights:
                 continue
             self._called[self._token] = flight, gate
             gate.busy += 1
+            bulkhead.began(gate, retry=facts.attempt > 1)
             calls.append(call)
             if facts.attempt == 1:
                 late.append(tick.at - facts.due_at)
@@ -276,6 +281,9 @@ class Flights:
             flight.answer = answer
             gate.busy -= 1
             gate.landed += 1
+            if gate.breaker.landed(answer.status, answer.error, answer.elapsed_us, tick.mono_us):
+                self.bulkhead.opened(gate)
+                self.ports.telemetry.count("breakers_opened")
             landed[flight.stripe].append(flight)
         for stripe, flights in zip(self.stripes, landed, strict=True):
             if flights:

@@ -75,11 +75,14 @@ class Leasing:
     def _take(self, stripe: Stripe, most: int, tick: Tick) -> list[Entry]:
         """Take what may be leased; while a host is shut, jobs are known before they are leased."""
         bulkhead = self._flights.bulkhead
-        if not bulkhead.crowded or not bulkhead.is_any_shut():
+        if not bulkhead.is_looking():
             return [e for e in stripe.take_ready(most) if self._is_wanted(e)]
         entries: list[Entry] = []
         for entry in stripe.take_ready(BATCH_MAX):
             if not self._is_wanted(entry):
+                continue
+            if not bulkhead.looks_at(entry):
+                entries.append(entry)
                 continue
             known = bulkhead.origin_of(entry[2])
             if known is None:
@@ -153,7 +156,8 @@ class Leasing:
                 flights.again(item.entry, tick.at + run.facts.due_at - reply.at)
                 continue
             called = origin(standing.job.facts.spec)
-            if flights.bulkhead.crowded and flights.is_held(stripe, item.entry, called, tick.at):
+            looked_at = flights.bulkhead.crowded or flights.bulkhead.spent
+            if looked_at and flights.is_held(stripe, item.entry, called, tick.at):
                 continue
             item.job, item.nonce, item.session = standing.job, nonce, session
             item.beside = tuple(r for r in runs if r is not run)

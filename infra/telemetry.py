@@ -73,7 +73,9 @@ TABLE: Final[tuple[Name, ...]] = (
     *_of(
         "counter",
         calls="calls of targets begun",
-        entries_set_aside="entries kept from their lease because their host has its share of calls",
+        breakers_opened="breakers of target hosts that have opened: nothing is called for a while",
+        retries_put_off="retries put off because their host fails too often for so many",
+        entries_set_aside="entries kept from their lease because their host has no place for them",
         entries_claimed="due runs read from the log because the broker was silent",
         entries_dropped="entries taken from the queue that were not worth holding",
         leases_granted="runs leased",

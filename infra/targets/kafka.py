@@ -220,8 +220,15 @@ class KafkaDeliverer:
             target = message.target
             assert isinstance(target, KafkaTarget)
             ticket = self._pending.take(message)
-            if ticket is not None:
-                self._sender(target.connection, message.timeout_ms).send(ticket, target)
+            if ticket is None:
+                continue
+            try:
+                sender = self._sender(target.connection, message.timeout_ms)
+            except KafkaException:
+                # No client is made of such settings, as where a file of certificates is missing.
+                self._pending.bring(Outcome(ticket, "broker_down"))
+                continue
+            sender.send(ticket, target)
 
     def poll(self) -> list[Answer]:
         """Return what has been confirmed or refused, or has run out of time."""

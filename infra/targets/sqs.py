@@ -227,9 +227,11 @@ class SqsDeliverer:
                     self._urls.pop((target.connection, target.queue), None)
             if said == "broker_down":
                 ticket.started_us = 0
+            if said == "confirm_lost" and not ticket.started_us:
+                said = "broker_down"
             return Outcome(ticket, said)
         except Exception:  # noqa: BLE001 - a fault of the client: what it did is not known
-            return Outcome(ticket, "confirm_lost")
+            return Outcome(ticket, "confirm_lost" if ticket.started_us else "broker_down")
         return Outcome(ticket, "", (("message-id", answer["MessageId"]),))
 
     def _client(self, name: str) -> "SQSClient":

@@ -182,6 +182,14 @@ def test_a_broker_that_is_down_is_told_from_one_that_is_slow(tmp_path: Path) -> 
         world.close()
 
 
+def test_settings_that_no_client_takes_are_a_broker_that_cannot_be_reached() -> None:
+    wrong = KafkaConnection(brokers="127.0.0.1:9", tls=True, ca_file="/nowhere", tenants=("*",))
+    deliverer = KafkaDeliverer({"main": wrong}, concurrency=queues.CONCURRENCY)
+    answer = queues.one(deliverer, queues.message(KafkaTarget("main", "orders", "", ()), 1))
+    deliverer.close()
+    assert (answer.error, answer.sent) == ("broker_down", False)
+
+
 def test_a_client_that_holds_what_nobody_waits_for_takes_no_more(kafka: KafkaWorld) -> None:
     kafka.one(kafka.call(0))
     kafka.hush()

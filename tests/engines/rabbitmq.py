@@ -138,9 +138,15 @@ def _says(log: Path) -> bool:
 @contextmanager
 def start(folder: Path) -> Iterator[RabbitMQ]:
     """Run one node with its data below `folder` until the block ends; it may be killed inside."""
-    node = RabbitMQ(folder)
+    node = RabbitMQ(folder / "first")
     try:
-        node.start()
+        try:
+            node.start()
+        except RabbitFailed:
+            # A port that was free may be another's by the time that the node listens.
+            node.stop()
+            node = RabbitMQ(folder / "second")
+            node.start()
         yield node
     finally:
         node.stop()

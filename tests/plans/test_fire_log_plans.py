@@ -17,6 +17,7 @@ STATEMENTS: Final = {
     **fire_log.SESSION_STATEMENTS,
     **due_index.STATEMENTS,
     "seconds": command_reads.SECONDS,
+    "latest": command_reads.LATEST,
 }
 
 _FILL: Final = (

@@ -13,6 +13,7 @@ from domain.run import events as re
 from domain.run import state as rs
 from domain.run.accepted import Progress
 from domain.run.decide import ABANDONED, LOST, Result
+from domain.schedule.schedule import FixedDelay
 from tests.domain.protocol.scene import FAILED, JOB, MINUTE, SECOND, Desk, once, spec
 
 BEAT_MS = 30 * SECOND
@@ -105,6 +106,17 @@ def test_slots_that_pass_while_a_handler_works_are_overlap_and_the_next_follows_
     desk.report(run, accepted.succeeded(run, desk.now, b'"done"'))
     assert [(p.verdict, p.count) for p in desk.passed()] == [(re.OVERLAP, 5)]
     assert desk.frontier().facts.nominal > desk.now
+
+
+def test_a_delay_from_completion_is_counted_from_the_handlers_end() -> None:
+    desk, run = taken(spec(FixedDelay("PT1M", MINUTE), heartbeat_timeout_ms=BEAT_MS))
+    desk.now += 25 * SECOND
+    beat(desk)
+    desk.now += 20 * SECOND
+    state = desk.only()
+    desk.report(state, accepted.succeeded(state, desk.now, b""))
+    assert desk.frontier().facts.nominal == desk.now + MINUTE
+    assert desk.last(run.facts.run_id)[-3:] == ["Extended", "Fired", "Completed"]
 
 
 # -------------------------------------------------------------------- heartbeats

@@ -2,12 +2,13 @@
 
     closed ─half of ten or more answers say that it is strained─► open ─pause─► on trial
        ▲                                                           ▲               │ │
-       └── as many at once as its share ◄── one more for each good ┼───────────────┘ │
+       └── as many at once as its share ◄── one more for each other ┼───────────────┘ │
                                                                    └─ strained again ┘
 
-Strained is who answers 429, 502, 503 or 504, or not at all. An open breaker lets nothing begin for
-a second, and for twice as long after each trial that fails, up to a minute. A trial begins with one
-call, so what has piled up does not fall upon a host that has just come back.
+Strained is who answers 429, 502, 503 or 504, or not at all. Whoever answers a trial otherwise, and
+be it with 404, has room for more. An open breaker lets nothing begin for a second, and for twice
+as long after each trial that fails, up to a minute. A trial begins with one call, so what has piled
+up does not fall upon a host that has just come back.
 
 A host that fails a third of its calls, in whatever way, gets one retry for five first attempts, and
 one a second beside: whoever fails half the time for hours is not called twice as often for it.
@@ -54,9 +55,11 @@ class Breaker:
         return self.limit == self.share
 
     def is_calm(self, now_us: int) -> bool:
-        """Tell whether nobody has called for so long that nothing is known of the host."""
-        rests = not self.is_closed and now_us - self._since_us < 2 * BUCKET_US
-        return self.limit > 0 and not (rests or any(self._now) or any(self._before))
+        """Tell whether nothing is known of the host that matters: good answers do not."""
+        if not self.is_closed and (not self.limit or now_us - self._since_us < 2 * BUCKET_US):
+            return False
+        _, strained, failed, _, retries = self._counts()
+        return not (strained or failed or retries)
 
     @property
     def is_spent(self) -> bool:
@@ -72,15 +75,14 @@ class Breaker:
 
     def landed(self, status: int, error: str, took_us: int, now_us: int) -> bool:
         """Count an answer; returns whether the breaker has opened by it."""
-        if 200 <= status < 300:  # noqa: PLR2004 - HTTP's own
-            self._now[0] += 1
+        if status not in STRAINED and error not in UNREACHED:
+            # A queue's answer has no status.
+            is_good = 200 <= status < 300 or not (status or error)  # noqa: PLR2004 - HTTP's own
+            self._now[0 if is_good else 2] += 1
             if self.limit and not self.is_closed and now_us - took_us >= self._since_us:
                 self.limit += 1
                 if self.limit == self.share:
                     self._pause_us = 0
-            return False
-        if status not in STRAINED and error not in UNREACHED:
-            self._now[2] += 1
             return False
         self._now[1] += 1
         if not self.limit or now_us - took_us < self._since_us:

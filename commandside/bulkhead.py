@@ -16,6 +16,8 @@ breaker is not closed: then each call has a place before it has a lease.
 """
 
 from collections import deque
+from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from commandside.breaker import Breaker
@@ -43,6 +45,10 @@ RETRY_VERSION: Final = 4
 
 A first attempt that was edited so often looks like a retry, and can be put off like one.
 """
+GATES_LOOKED_AT: Final = 500
+"""Gates that nothing waits at, in a window: a turn of the loop is not for all hosts at once."""
+ROUND: Final = 40
+"""Windows in which all of them have been looked at, however many they are: 10 s."""
 KNOWN_MAX: Final = 50_000
 """Jobs whose host is remembered while a gate is shut; with more, all are read anew."""
 
@@ -91,13 +97,14 @@ class Bulkhead:
         self.share = share
         self.crowded: dict[Origin, Gate] = {}
         """Gates with something that waits."""
-        self.passing: dict[bytes, Gate] = {}
-        """Runs that have left `held` and are not leased yet."""
+        self.passing: dict[tuple[bytes, int], Gate] = {}
+        """Runs and versions that have left `held` and are not leased yet."""
         self.held = 0
         self.spent: set[Origin] = set()
         """Hosts that get no retry now."""
         self._now_us = 0
         self._gates: dict[Origin, Gate] = {}
+        self._round: Iterator[Gate] = iter(())
         self._known: dict[bytes, Origin] = {}
         """Job → host; empty while no gate is crowded."""
 
@@ -156,7 +163,9 @@ class Bulkhead:
         """Tell whether an entry, whose job calls this host, may not be leased now."""
         self._learn(entry[2], origin)
         gate = self.crowded.get(origin)
-        return gate is not None and entry[1] not in self.passing and gate.is_shut(self._now_us)
+        if gate is None or (entry[1], entry[3]) in self.passing:
+            return False
+        return gate.is_shut(self._now_us)
 
     def hold(self, entry: Entry, origin: Origin) -> bool:
         """Hold a barred entry until its host has a place; False if too many are held."""
@@ -175,9 +184,12 @@ class Bulkhead:
         self.held -= len(dead)
         return dead
 
-    def passed(self, run_id: bytes) -> None:
-        """Take back the place of an entry: it is leased now, or goes another way."""
-        gate = self.passing.pop(run_id, None)
+    def passed(self, entry: Entry) -> None:
+        """Take back the place of an entry: it is leased now, or goes another way.
+
+        An older version of a run, edited while it was held, has a place of its own.
+        """
+        gate = self.passing.pop((entry[1], entry[3]), None)
         if gate is not None:
             gate.passing -= 1
 
@@ -188,15 +200,26 @@ class Bulkhead:
         self._now_us = now_us
         if not window:
             return
-        for origin, gate in list(self._gates.items()):
-            gate.landed_before, gate.landed = gate.landed, 0
-            gate.breaker.turn(now_us)
-            if origin in self.spent and not gate.breaker.is_spent:
-                self.spent.discard(origin)
-            waits = gate.waiting or gate.held
-            if not (gate.busy or gate.passing or waits) and gate.breaker.is_calm(now_us):
-                del self._gates[origin]
-                self.crowded.pop(origin, None)
+        for gate in list(self.crowded.values()):
+            self._turn(gate)
+        looked_at = max(GATES_LOOKED_AT, len(self._gates) // ROUND)
+        some = list(islice(self._round, looked_at))
+        if len(some) < looked_at:
+            self._round = iter(list(self._gates.values()))
+        for gate in some:
+            # It may be forgotten by now, and another be in its place.
+            if gate.origin not in self.crowded and self._gates.get(gate.origin) is gate:
+                self._turn(gate)
+
+    def _turn(self, gate: Gate) -> None:
+        gate.landed_before, gate.landed = gate.landed, 0
+        gate.breaker.turn(self._now_us)
+        if gate.origin in self.spent and not gate.breaker.is_spent:
+            self.spent.discard(gate.origin)
+        waits = gate.waiting or gate.held
+        if not (gate.busy or gate.passing or waits) and gate.breaker.is_calm(self._now_us):
+            del self._gates[gate.origin]
+            self.crowded.pop(gate.origin, None)
 
     def release(self) -> tuple[list[Waiting], list[Entry], list[Entry]]:
         """Return what may go on: attempts to call or give up, entries to lease, and to defer."""
@@ -216,7 +239,7 @@ class Bulkhead:
                     stale.append(entry)
                     continue
                 ready.append(entry)
-                self.passing[entry[1]] = gate
+                self.passing[entry[1], entry[3]] = gate
                 gate.passing += 1
                 places -= 1
             if not gate.waiting and not gate.held and gate.breaker.is_closed:

@@ -103,7 +103,7 @@ class Flights:
         """Be done with an entry: leased, dropped or deferred."""
         entry[4].left -= 1
         if self.bulkhead.passing:
-            self.bulkhead.passed(entry[1])
+            self.bulkhead.passed(entry)
 
     def drop(self, entry: Entry) -> None:
         """Be done with an entry, and listen to what comes for its run again."""
@@ -112,7 +112,7 @@ class Flights:
 
     def again(self, entry: Entry, when: int) -> None:
         """Hold an entry once more that came back as early."""
-        self.bulkhead.passed(entry[1])
+        self.bulkhead.passed(entry)
         self.heap.again(entry, when)
 
     def sweep(self) -> None:

@@ -13,12 +13,15 @@ from commandside.breaker import (
     STRAINED_MIN,
     Breaker,
 )
+from commandside.bulkhead import GATES_LOOKED_AT, Bulkhead, Gate
 from commandside.ports import Read
+from commandside.timing import Entry, Parcel
 from domain.run.events import Fired
 from infra.memory.targets import Reply
 from tests.commandside.test_bulkhead import HANGS, WORKS, Hosts
 
 SHARE = 16
+HOST = (HANGS, 443)
 
 
 def opened(now_us: int = 0) -> Breaker:
@@ -81,6 +84,24 @@ def test_answers_to_calls_from_before_it_opened_say_nothing_of_the_trial() -> No
     assert breaker.limit == 1
 
 
+@pytest.mark.parametrize("status", [0, 204, 404, 500])
+def test_a_host_that_answers_without_strain_gets_its_share_back(status: int) -> None:
+    """A queue's answer has no status; a path that is gone says nothing of its host."""
+    breaker = opened()
+    breaker.turn(PAUSE_US)
+    for _ in range(SHARE):
+        breaker.landed(status, "", 0, PAUSE_US)
+    assert breaker.is_closed
+
+
+def test_confirmations_of_a_queue_are_no_failures() -> None:
+    breaker = Breaker(SHARE)
+    for _ in range(10 * RETRIES_FREE):
+        breaker.began(retry=True)
+        breaker.landed(0, "", 0, 0)
+    assert not breaker.is_spent
+
+
 def test_what_was_counted_is_forgotten() -> None:
     breaker = Breaker(SHARE)
     for turn in range(20):
@@ -130,6 +151,48 @@ def test_retries_flow_as_soon_as_the_host_answers_again() -> None:
     for _ in range(2_001):
         breaker.landed(200, "", 0, 0)
     assert not breaker.is_spent
+
+
+# ---------------------------------------------------------------- gates
+
+
+def shut(bulkhead: Bulkhead) -> Gate:
+    """Return the gate of a host whose breaker has opened."""
+    gate = bulkhead.gate(HOST)
+    for _ in range(STRAINED_MIN):
+        if gate.breaker.landed(503, "", 0, 0):
+            bulkhead.opened(gate)
+    return gate
+
+
+def test_two_versions_of_a_run_that_wait_give_both_places_back() -> None:
+    bulkhead = Bulkhead(SHARE)
+    gate = shut(bulkhead)
+    entries: list[Entry] = [(0, b"run", b"job", version, Parcel(0)) for version in (1, 2)]
+    for entry in entries:
+        assert bulkhead.bars(entry, HOST)
+        assert bulkhead.hold(entry, HOST)
+    bulkhead.turn(PAUSE_US, window=True)
+    gate.breaker.landed(200, "", 0, PAUSE_US)
+    assert bulkhead.release() == ([], entries, [])
+    for entry in entries:
+        bulkhead.passed(entry)
+    assert gate.passing == 0
+
+
+def test_hosts_that_are_well_are_not_remembered_and_one_window_is_not_for_all_that_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bulkhead, turned = Bulkhead(SHARE), Counter[int]()
+    monkeypatch.setattr(Breaker, "turn", lambda _, now_us: turned.update((now_us,)))
+    gates = [bulkhead.gate((f"{n}.example.com", 443)) for n in range(10_000)]
+    for number, gate in enumerate(gates):
+        gate.breaker.landed(500 if number % 2 else 200, "", 0, 0)
+    for window in range(100):
+        bulkhead.turn(window, window=True)
+    assert max(turned.values()) <= GATES_LOOKED_AT
+    kept = [bulkhead.gate(gate.origin) is gate for gate in gates]
+    assert kept == [bool(number % 2) for number in range(10_000)]
 
 
 # ---------------------------------------------------------------- a dispatcher

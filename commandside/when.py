@@ -6,12 +6,13 @@ Whoever asks about schedules reads them here: a definition, a preview and the co
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from domain.instant import rfc3339
 from domain.refusal import Refused, token
 from domain.schedule import schedule as schedules
 from domain.schedule.apart import refuse_close
 from domain.schedule.delay import COMPLETION, ORIGINS
 from domain.schedule.once import read_instant
-from domain.schedule.schedule import FixedDelay, OneTime, RRule, ScheduleSpec, Union
+from domain.schedule.schedule import Cron, FixedDelay, OneTime, RRule, ScheduleSpec, Union
 
 KINDS: Final = ("schedule", "every", "rrule", "schedules")
 """Each names a recurring schedule; one of them is given."""
@@ -23,6 +24,7 @@ _FIELDS: Final[dict[str, tuple[str, ...]]] = {
 }
 """What may be said beside each."""
 RECURRING: Final = (*KINDS, "timezone", "dialect", "dst", "anchor", "from")
+_WITHOUT_YEARS: Final = ("vixie", "k8s", "robfig", "spring")
 _PART: Final = frozenset(RECURRING) - {"schedules"}
 PARTS_MAX: Final = 8
 """Schedules of one job. The least distance of two fires is kept within each."""
@@ -57,14 +59,26 @@ def read_when(body: Mapping[str, Any], at: int, min_interval_s: int) -> Found:
 
 
 def _answering(body: Mapping[str, Any], found: Found, at: int) -> Found:
-    """Refuse a rule whose next date is too far to be found within the bounds of its search."""
-    if isinstance(found, RRule | Union):
-        try:
-            schedules.plan(found).next_after(at)
-        except schedules.ScheduleBreach as breach:
-            kind = next(kind for kind in KINDS if kind in body)
-            return (Refused(f"/{kind}", f"what is next cannot be worked out: {breach}"),)
-    return found
+    """Refuse a schedule that has no slot any more, or whose next one cannot be worked out.
+
+    The others have one in every century: they are not asked here.
+    """
+    if not isinstance(found, Cron | RRule | Union) or _endless(found):
+        return found
+    kind = next(kind for kind in KINDS if kind in body)
+    try:
+        slots = schedules.plan(found)
+        if slots.next_after(at) is not None:
+            return found
+        newest = slots.last_until(at)
+    except schedules.ScheduleBreach as breach:
+        return (Refused(f"/{kind}", f"what is next cannot be worked out: {breach}"),)
+    last = f": its last slot was {rfc3339(newest)}" if newest is not None else ""
+    return (Refused(f"/{kind}", f"never runs again{last}; give one with a slot still to come"),)
+
+
+def _endless(found: Cron | RRule | Union) -> bool:
+    return isinstance(found, Cron) and found.dialect in _WITHOUT_YEARS
 
 
 def _either(

@@ -248,3 +248,34 @@ def test_a_rule_whose_next_date_is_too_far_to_be_found_is_refused(
     assert pointer == "/rrule"
     assert "nothing on 30 days" in detail
     assert world.send("POST", "/v1/preview", body).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("fields", "pointer", "last"),
+    [
+        ({"rrule": "FREQ=DAILY;UNTIL=20200103T000000Z"}, "/rrule", "2020-01-03T00:00:00.000Z"),
+        ({"schedule": "2020-01-01", "dialect": "systemd"}, "/schedule", "2020-01-01T00:00:00.000Z"),
+        ({"schedule": "0 9 1 1 ? 2025", "dialect": "aws"}, "/schedule", "2025-01-01T09:00:00.000Z"),
+        (
+            {"schedule": "0 0 9 1 1 ? 2024,2025", "dialect": "quartz"},
+            "/schedule",
+            "2025-01-01T09:00:00.000Z",
+        ),
+        (
+            {"schedules": [{"rrule": "FREQ=DAILY;COUNT=2", "anchor": "2025-11-28T09:00:00Z"}]},
+            "/schedules",
+            "2025-11-29T09:00:00.000Z",
+        ),
+    ],
+)
+def test_a_schedule_whose_last_slot_is_past_is_refused_and_not_a_job_that_has_finished(
+    world: World, fields: dict[str, Any], pointer: str, last: str
+) -> None:
+    body = BARE | {"timezone": "UTC"} | fields
+    ((found, detail),) = refused(world, body)
+    assert (found, f"its last slot was {last}" in detail) == (pointer, True), detail
+    path = f"/v1/jobs/{world.define()['job_id']}"
+    before = world.send("GET", path).content
+    patch = {"schedule": None} | fields
+    assert world.send("PATCH", path, patch | {"timezone": "UTC"}).status_code == 422
+    assert world.send("GET", path).content == before

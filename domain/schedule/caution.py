@@ -18,6 +18,7 @@ _ALL_WEEKDAYS: Final = 0x7F
 _ALL_HOURS: Final = (1 << 24) - 1
 _ALL_MINUTES: Final = (1 << 60) - 1
 _WEEKEND: Final = 0b1000001
+_LONGEST_MONTH: Final = 31
 
 
 def sentences(fields: Fields, zone: Zone, dst: tuple[str, str], at_s: int) -> Iterator[str]:
@@ -77,10 +78,19 @@ def _steps(fields: Fields) -> Iterator[str]:
         (fields.minute_text, "minute", 60),
         (fields.hour_text, "hour", 24),
     ):
-        step = int(text[2:]) if text.startswith("*/") and text[2:].isdigit() else 1
+        step = _starred(text)
         if size % step:
             last = (size - 1) // step * step
             yield f"{text} in {name} starts again at 0: after {last} come {size - last} {name}s"
+    day = fields.asked.number_text
+    if (step := _starred(day)) > 1 and fields.asked.numbers != _ALL_DAYS:
+        only = ": this is day 1 only" if step == _LONGEST_MONTH else ""
+        yield f"{day} in day-of-month starts again at 1 in each month{only}"
+
+
+def _starred(text: str) -> int:
+    """The step of `*/5`, 1 for all else."""
+    return int(text[2:]) if text.startswith("*/") and text[2:].isdigit() else 1
 
 
 def _full_ranges(fields: Fields, fold: str) -> Iterator[str]:

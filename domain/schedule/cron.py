@@ -37,7 +37,7 @@ def parse(text: str, dialect: str = "vixie") -> Fields:
     """Read a text of a known dialect, or raise `Wrong`; the caller has bounded its length."""
     fields = read(text, dialect)
     if not fields.has_a_date():
-        raise Wrong(sentences.never(fields))
+        raise Wrong(sentences.never(fields, dialect))
     if dialect in _CLASSIC:
         _ask_croniter(fields)
     return fields

@@ -13,6 +13,7 @@ _DAY_MARK: Final = re.compile(r"L(?:-([0-9]+))?(W)?|([0-9]+)W", re.IGNORECASE)
 _WEEKDAY_MARK: Final = re.compile(
     r"(?P<last>[0-9]|[A-Z]{3})?L|(?P<day>[0-9]|[A-Z]{3})#(?P<nth>[0-9])", re.IGNORECASE
 )
+_LETTERS: Final = ("L", "LW", "W")
 _DIGITS: Final = 6  # of a number, leading zeros included
 _WEEKS: Final = 5
 _LONGEST_MONTH: Final = 31
@@ -74,6 +75,8 @@ class Reader:
         if found is None:
             raise Wrong(sentences.not_understood(text, field, self._grammar))
         first, last, step_text = found.groups()
+        if first.upper() in _LETTERS and first != text:
+            raise Wrong(sentences.not_understood(text, field, self._grammar))
         step = 1 if step_text is None else self._step(step_text, text, field)
         if first == "*":
             if last is not None:
@@ -115,7 +118,7 @@ class Reader:
         step = int(text) if len(text) <= _DIGITS else -1
         if step == 0:
             raise Wrong(f"a step of 0 in {field.name}: a step is at least 1")
-        if not 0 < step <= field.high - field.low:
+        if not 0 < step <= field.largest_step:
             raise Wrong(sentences.step_too_large(text, field))
         return step
 

@@ -25,6 +25,11 @@ class Field(NamedTuple):
         """The highest number that no other one means too."""
         return self.high - self.two_sundays
 
+    @property
+    def largest_step(self) -> int:
+        """The largest step: 59 minutes, 23 hours, but 31 days and 12 months, as both are there."""
+        return self.high - self.low + (self.low == 1)
+
 
 Mark = Literal["L", "L-n", "LW", "L-nW", "nW", "L weekday", "nL", "n#n"]
 """L, L-3, LW, L-3W and 15W of a day of the month; L, 5L and 5#3 of a weekday."""

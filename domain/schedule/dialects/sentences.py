@@ -121,11 +121,18 @@ def foreign_mark(text: str, field: Field, grammar: Grammar) -> str:
     mark = next(mark for mark in _MARKS if mark in text.upper())
     said = f"{text!r} in {field.name}: {_MARKS[mark]} is not part of the {grammar.name} dialect"
     if grammar.marks and mark in ("L", "W", "LW", "#"):
-        return f"{said} here: {_right_place(mark, grammar)}"
+        right = _right_place(mark, grammar)
+        if mark in ("LW", "W") and right.startswith("write") and field.name == _place_of(mark):
+            return f"{text!r} in {field.name} is not understood: {right}"
+        return f"{said} here: {right}"
     if mark in _INSTEAD:
         asked = ', or ask for "dialect": "quartz" or "aws"' if mark == "?" else ""
         return f"{said}: {_INSTEAD[mark]}{asked}"
     return f'{said}: ask for a "dialect" by name that has it, {_WITH_MARKS}'
+
+
+def _place_of(mark: str) -> str:
+    return "day-of-week" if mark == "#" else "day-of-month"
 
 
 def _right_place(mark: str, grammar: Grammar) -> str:
@@ -137,7 +144,7 @@ def _right_place(mark: str, grammar: Grammar) -> str:
     }[mark]
     shown = {"L": "L", "L-n": "L-3", "LW": "LW", "nW": "15W", "n#n": "FRI#2"}
     has = [shown[form] for form in forms if form in grammar.marks]
-    where = "day-of-week" if mark == "#" else "day-of-month"
+    where = _place_of(mark)
     if not has:
         return f"{where} takes {', '.join(_shown(grammar))}"
     also = " and FRIL in day-of-week" if mark == "L" and "nL" in grammar.marks else ""
@@ -174,7 +181,7 @@ def out_of_range(text: str, field: Field, grammar: Grammar) -> str:
 def step_too_large(text: str, field: Field) -> str:
     """A step that leaves one value only, and the interval that was probably meant."""
     said = f"a step of {text} is larger than the {field.name} field ({field.low}-{field.high})"
-    top = f"give at most {field.high - field.low}"
+    top = f"give at most {field.largest_step}"
     if len(text) > _SPELT:
         return f"{said}: {top}"
     step = int(text)
@@ -231,15 +238,16 @@ def backwards(text: str, field: Field, span: tuple[int, int, int]) -> str:
     return f"the range {text!r} in {field.name} ends before it starts: write {right}"
 
 
-def never(fields: Fields) -> str:
+def never(fields: Fields, dialect: str) -> str:
     """A day that none of the months has, or that none of the years has."""
     asked = fields.asked
     if asked.numbers and asked.names == _ALL_WEEKDAYS and not fields.years:
         months = ",".join(str(month) for month in range(1, 13) if fields.months >> month & 1)
-        return (
-            f"never matches: day {asked.number_text} does not exist in month {months}; "
-            "the last day of a month is L in the dialects quartz, aws and spring"
-        )
+        last = {
+            "systemd": "the last day of a month is ~01, such as *-02~01",
+            **dict.fromkeys(("quartz", "aws", "spring"), "the last day of a month is L"),
+        }.get(dialect, "the last day of a month is L in the dialects quartz, aws and spring")
+        return f"never matches: day {asked.number_text} does not exist in month {months}; {last}"
     return f"never matches: no date has all that {fields.text!r} asks for"
 
 

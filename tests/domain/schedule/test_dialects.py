@@ -47,6 +47,7 @@ QUARTZ = {
     "0 15 10 ? * 6L 2026-2027": ("0 15 10 ? * 6L 2026-2027", "01-30T10:15:00 02-27T10:15:00"),
 }
 QUARTZ_REFUSED = {
+    "0 0 9 LW-2 * ?": "'LW-2' in day-of-month is not understood: write LW",
     "0 0 12 * * *": "write 0 0 12 ? * *",
     "0 0 12 ? * ?": "write 0 0 12 * * ?",
     "0 0 12 15 * MON": "one of them has to be ?",
@@ -94,6 +95,7 @@ AWS = {
     "0 0 1 1 ? 2026/2": ("0 0 1 1 ? 2026-2199/2", ""),
 }
 AWS_REFUSED = {
+    "0 10 31 4 ? *": "does not exist in month 4; the last day of a month is L",
     "0 10 * * * *": "write 0 10 ? * * *",
     "0 10 1 * MON *": "one of them has to be ?",
     "0 10 ? * ? *": "write 0 10 * * ? *",
@@ -240,6 +242,7 @@ SYSTEMD = {
     "*-*~07/3": ("*-*~07/3 00:00:00", "01-25T00:00:00 01-28T00:00:00 01-31T00:00:00"),
 }
 SYSTEMD_REFUSED = {
+    "*-02-30": "the last day of a month is ~01, such as *-02~01",
     "": "an empty calendar event",
     "test": "neither a weekday",
     "7": "is no date",
@@ -264,7 +267,6 @@ SYSTEMD_REFUSED = {
     "17:00 2026-01-01": "not understood",
     "5 * * * *": "not understood",
     "1:2:3:4": "hour:minute:second",
-    "*-02-30": "never matches",
     "Wed..Sat,Tue 12-10-15 1:2:3": "never matches",
     "*:*:0/5": "fires 5 s apart",
     "*:*:*": "fires 1 s apart",

@@ -15,6 +15,8 @@ SENTENCES = {
     "0 */36 * * *": 'for every 36 hours use {"every": "PT36H"}',
     "0 0 */45 * *": 'once a month on day 1; for every 45 days use {"every": "P45D"}',
     "0 0 1 */18 *": 'once a year in January; for every 18 months use {"every": "P18M"}',
+    "0 0 */32 * *": "or give at most 31",
+    "0 0 1 */13 *": "or give at most 12",
     "0 0 * * */10": 'for every 10 days use {"every": "P10D"}',
     "every 5 minutes": '{"every": "PT5M"}',
     "every hour": '{"every": "PT1H"}',

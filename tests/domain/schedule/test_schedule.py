@@ -111,6 +111,11 @@ def test_stored_schedules_keep_their_bytes() -> None:
         ("0 9 31 * *", "nothing runs in February, April, June, September and November"),
         ("0 9 29 2 *", "29 February exists in leap years only"),
         ("*/7 * * * *", "*/7 in minute starts again at 0: after 56 come 4 minutes"),
+        ("0 9 */2 * *", "*/2 in day-of-month starts again at 1 in each month"),
+        (
+            "0 9 */31 * *",
+            "*/31 in day-of-month starts again at 1 in each month: this is day 1 only",
+        ),
         ("23 0-23 * * *", "0-23 in hour covers every hour but does not begin with *"),
     ],
 )

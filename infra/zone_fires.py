@@ -15,8 +15,8 @@ from typing import Final
 import msgspec
 
 from domain.schedule import zone
+from domain.schedule.plan import ScheduleBreach
 from domain.schedule.schedule import plan
-from domain.schedule.slots import ScheduleBreach
 from domain.schedule.spec import ScheduleSpec
 
 SLOTS_MAX: Final = 20_000

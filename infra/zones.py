@@ -22,7 +22,7 @@ from domain.job.state import JobState, Paused
 from domain.run import events as re
 from domain.run.state import OpenRun
 from domain.schedule import zone
-from domain.schedule.slots import ScheduleBreach
+from domain.schedule.plan import ScheduleBreach
 from domain.schedule.spec import OneTime, ScheduleSpec, Union
 from infra.clock import wall_ms
 from infra.postgres import migrate

@@ -20,7 +20,7 @@ from domain.job.revise import Revision
 from domain.run import events as re
 from domain.run import state as rs
 from domain.schedule.exclusion import Exclusion
-from domain.schedule.slots import ScheduleBreach
+from domain.schedule.plan import ScheduleBreach
 
 ZONES: Final = "zones"
 """Cause of a change that new zone data bring."""

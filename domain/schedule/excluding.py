@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Final
 
 from domain.schedule.exclusion import Cover, Exclusion, cover
+from domain.schedule.plan import COUNT_LIMIT, Forward, Plan
 from domain.schedule.schedule import between
-from domain.schedule.slots import COUNT_LIMIT, Forward, Plan
 from domain.schedule.spec import OneTime, ScheduleSpec, Union
 
 SKIPS_MAX: Final = 10_000

@@ -21,7 +21,7 @@ from domain.schedule.clock import FINER, refuse_clock
 from domain.schedule.every import END_MS, Ended, read_anchor
 from domain.schedule.fields import Wrong
 from domain.schedule.once import read_instant
-from domain.schedule.slots import Plan
+from domain.schedule.plan import Plan
 from domain.schedule.spec import RRule
 from domain.schedule.window import Window
 

@@ -14,8 +14,8 @@ from domain.schedule.delay import DelayPlan, parse_delay, said_of_delay
 from domain.schedule.every import every_plan, parse_every, said_of_every
 from domain.schedule.fields import Wrong
 from domain.schedule.once import PAST_ALLOWED_MS, OneTimePlan, parse_one_time
+from domain.schedule.plan import COUNT_LIMIT, Forward, Plan, ScheduleBreach, breach, passed
 from domain.schedule.rrule import parse_rrule, rrule_plan, said_of_rrule
-from domain.schedule.slots import COUNT_LIMIT, Forward, Plan, ScheduleBreach, breach, passed
 from domain.schedule.spec import Cron, Every, FixedDelay, OneTime, RRule, ScheduleSpec, Union
 from domain.schedule.union import UnionPlan
 from domain.schedule.window import Window

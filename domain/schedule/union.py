@@ -1,6 +1,6 @@
 """Several schedules in one: its slots are those of all parts; what they share is one slot."""
 
-from domain.schedule.slots import Plan
+from domain.schedule.plan import Plan
 
 
 class UnionPlan:

@@ -1,6 +1,6 @@
 """The part of a schedule that lies between two instants."""
 
-from domain.schedule.slots import Plan
+from domain.schedule.plan import Plan
 
 
 class Window:

@@ -11,8 +11,8 @@ from domain.instant import DAY, HOUR, MINUTE, SECOND
 from domain.schedule import zone
 from domain.schedule.excluding import SKIPS_MAX, Excluding, excluded, without
 from domain.schedule.exclusion import WEEK_S, Cover, Exclusion, packed, pairs_of
+from domain.schedule.plan import Plan, ScheduleBreach
 from domain.schedule.schedule import Cron, Every, between, parse_cron, parse_every, plan
-from domain.schedule.slots import Plan, ScheduleBreach
 from tests.domain.schedule.instants import ms
 
 ZONES: Final = (

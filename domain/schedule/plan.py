@@ -1,4 +1,4 @@
-"""The slots of a schedule: what a plan answers, and the checks that hold for every kind.
+"""The plan of a schedule answers its slots; the checks here hold for every kind.
 
 All instants are whole milliseconds since the epoch, UTC.
 """

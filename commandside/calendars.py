@@ -9,6 +9,7 @@ one that was killed in between leaves nothing but work for the next.
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -24,6 +25,7 @@ from commandside.calendar_body import (
 )
 from commandside.calendar_port import ANY_VERSION, Calendar, Calendars, Use
 from commandside.command_port import Accepted, CommandLog
+from commandside.ports import Unavailable
 from commandside.replies import Instant
 from domain.envelope import Decision, Rejected
 from domain.instant import MINUTE, SECOND, rfc3339
@@ -205,25 +207,39 @@ class TenantCalendars:
         """Note which versions jobs that were just written follow; bring them up to date if need be.
 
         They were claimed before they were written: an edit that came in between is behind here.
+        What cannot be noted now is behind for `sweep`: the jobs are written, and that is the answer.
         """
         by_tenant: dict[bytes, list[tuple[bytes, str, int]]] = {}
         for job in jobs:
             for one in job.facts.spec.exclusions:
                 entry = (job.facts.job_id, one.name, one.version)
                 by_tenant.setdefault(job.facts.tenant_id, []).append(entry)
-        for tenant_id, entries in by_tenant.items():
-            for use in await self._store.applied(tenant_id, entries):
-                await self._visit(use)
+        with suppress(Unavailable):
+            for tenant_id, entries in by_tenant.items():
+                for use in await self._store.applied(tenant_id, entries):
+                    await self._visit(use)
 
     async def sweep(self) -> int:
-        """Visit every job that is behind, whoever left it; return how many there were."""
+        """Visit every job that is behind, whoever left it; return how many there were.
+
+        Raises Unavailable at once, and a bug about one job once the others have been visited.
+        """
         visited, after = 0, b""
+        bug: Exception | None = None
         while uses := await self._store.behind(after, PAGE):
             for use in uses:
-                await self._visit(use)
+                try:
+                    await self._visit(use)
+                except Unavailable:
+                    raise
+                except Exception as error:  # noqa: BLE001 - about this job alone; the others go on
+                    error.add_note(f"job {use.job_id.hex()}, calendar {use.name}")
+                    bug = error
             visited += len(uses)
             # A job may use several calendars: those on the edge of a page are behind next time too.
             after = uses[-1].job_id
+        if bug is not None:
+            raise bug
         return visited
 
     async def _follow(self, tenant_id: bytes, name: str) -> int:

@@ -174,6 +174,6 @@ class _Sweeping:
                 await self._calendars.sweep()
             except Unavailable as error:
                 self._say(f"calendars: {error}; the next look is in {SWEEP_S:g} s")
-            except Exception:  # noqa: BLE001 - a bug about one job: shown, and the others go on
+            except Exception:  # noqa: BLE001 - a bug about one job: shown, the others were visited
                 traceback.print_exc(file=sys.stderr)
             await asyncio.sleep(SWEEP_S)

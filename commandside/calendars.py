@@ -207,7 +207,7 @@ class TenantCalendars:
         """Note which versions jobs that were just written follow; bring them up to date if need be.
 
         They were claimed before they were written: an edit that came in between is behind here.
-        What cannot be noted now is behind for `sweep`: the jobs are written, and that is the answer.
+        What cannot be noted now is left to `sweep`: the jobs are written, and that is the answer.
         """
         by_tenant: dict[bytes, list[tuple[bytes, str, int]]] = {}
         for job in jobs:

@@ -24,13 +24,17 @@ from domain.slots import slots_of, spread_of
 
 STEPS_MAX: Final = 500_000
 """Slots times places of a spread that are added up for an answer: 0.1 s of CPU."""
+READ_MAX: Final = 2 * STEPS_MAX
+"""Slots that are worked out for an answer, those of schedules that are left out among them."""
 SECONDS_MAX: Final = 5_000
 """Seconds of a series, the busiest ones."""
 KEPT_MS: Final = 2_000
 MANY_KEPT_MS: Final = 10_000
 """An answer's part without the new job is kept so long: who changes a definition asks again."""
-TENANTS_KEPT: Final = 256
-_SLOTS_KEPT: Final = 1_024
+TENANTS_KEPT: Final = 16
+"""Answers' parts that are kept: one with fires in every second of the day takes 13 MB."""
+_SLOTS_KEPT: Final = 128
+"""Schedules whose slots are kept: one that fires each second takes 0.8 MB."""
 _SLOTS_MAX: Final = 100_000
 """Slots of a schedule: one for each second of the day and of the hours around it."""
 
@@ -190,15 +194,17 @@ class _Tally:
         self.since = since
         self.by_second: defaultdict[int, float] = defaultdict(float)
         self._left = STEPS_MAX
+        self._unread = READ_MAX
 
     def add(self, shared: _Shared) -> bool:
         """Count jobs; False where that is too much work, or their schedule cannot say.
 
         A fixed delay cannot: when its runs end is not known, so they would all be in one second.
         """
-        if isinstance(shared.slots, DelayPlan):
+        if isinstance(shared.slots, DelayPlan) or self._unread <= 0:
             return False
         slots = _slots(shared.slots, self.since // HOUR * HOUR)
+        self._unread -= len(slots)
         until = self.since + DAY
         first = bisect_left(slots, self.since if shared.runs else self.since - HOUR)
         end = bisect_left(slots, until)

@@ -441,7 +441,7 @@ def test_a_job_that_cannot_follow_is_told_and_the_others_follow(world: World) ->
             raise ZeroDivisionError
         return await command(job_id, *more)
 
-    world.commands.command = broken_for_one  # type: ignore[method-assign]  # the fault
+    world.commands.command = broken_for_one  # type: ignore[assignment,method-assign]  # the fault
     assert world.send("PUT", PATH, NIGHT).status_code == 500
     with pytest.raises(ZeroDivisionError) as raised:
         asyncio.run(tenant_calendars(world.ports).sweep())
@@ -457,7 +457,7 @@ def test_a_definition_is_answered_though_its_use_could_not_be_noted(world: World
     async def away(*_: Any) -> Any:
         raise Unavailable("away")
 
-    world.calendars.applied = away  # type: ignore[method-assign]  # the fault
+    world.calendars.applied = away  # type: ignore[assignment,method-assign]  # the fault
     job_id = excluding(world)["job_id"]
     world.calendars.applied = applied  # type: ignore[method-assign]  # the fault
     assert asyncio.run(tenant_calendars(world.ports).sweep()) == 1

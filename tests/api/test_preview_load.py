@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from commandside.demand import Demanded, Group, Limits
-from commandside.load import STEPS_MAX, Load, Loads, New
+from commandside.load import READ_MAX, STEPS_MAX, Load, Loads, New
 from domain.instant import DAY, SECOND, rfc3339
 from domain.job import decide
 from domain.job.state import JobState
@@ -187,6 +187,26 @@ def test_what_is_too_much_work_is_left_out_and_told() -> None:
     assert load.left_out == sum(10 - number for number in range(counted, 9))
     assert load.worst_without is not None
     assert load.worst_without.fires == sum(10 - number for number in range(counted))
+
+
+def test_schedules_are_not_worked_out_without_end_to_be_left_out() -> None:
+    per_second = [
+        Group(_job(number, _every("PT1S", f"2025-01-01T00:00:{number:02d}Z"), 0), 100 - number)
+        for number in range(40)
+    ]
+    daily = Group(_job(99, _every("P1D", "2025-01-01T12:00:00Z"), 0), 1)
+    answers = []
+    for given in ([*per_second[:10], daily], [*per_second, daily]):
+        load = Loads(_Given(Demanded([], given, [])), lambda: NOW).load(
+            TENANT, NOTHING, seconds=False
+        )
+        answers.append(load.left_out)
+    counted, read = STEPS_MAX // 86_400, 11
+    assert read == READ_MAX // 90_000, "slots of a day and of the hours around it"
+    left_out = sum(100 - number for number in range(counted, 10))
+    assert answers[0] == left_out, "what takes little fits beside what takes too much"
+    left_out = sum(100 - number for number in range(counted, 40)) + 1
+    assert answers[1] == left_out, "so much is left out that the rest is not looked at"
 
 
 def test_the_bounds_of_the_memory_demand_are_the_ports(world: World) -> None:

@@ -16,6 +16,7 @@ from commandside.definition import Bounds, Definitions
 from commandside.jobs import Jobs
 from commandside.ports import Vault
 from commandside.reading import read_job
+from commandside.secret_keeper import SecretKeeper
 from domain.envelope import Decision
 from domain.opaque import Seal
 from domain.run.state import Ready
@@ -112,7 +113,7 @@ def main() -> None:
     jobs = Jobs(
         log,
         vault,
-        MemorySecretStore(lambda: AT),
+        SecretKeeper(MemorySecretStore(lambda: AT)),
         definitions,
         TenantCalendars(MemoryCalendars(lambda: AT), log, read_ics, lambda: AT),
         now=lambda: AT,

@@ -14,19 +14,20 @@ import msgspec
 from commandside import past, placement, policies
 from commandside.asked import Asked, Done, Sent
 from commandside.backfill import MOVED, Known, decide_backfill, look, requested
+from commandside.begun import Begun, find_calendars, find_secrets
 from commandside.calendars import TenantCalendars, refuse_unusable, resolved
-from commandside.command_port import Accepted, Answer, CommandLog
+from commandside.command_port import Accepted, CommandLog
 from commandside.definition import Definitions
 from commandside.outcomes import accepted_of, told
 from commandside.placement import Choices, Placed, Placer, Unplaced, Wanted
 from commandside.ports import KeyGone, NewId, Unavailable, Vault
 from commandside.replies import JobReply, backfilled, reply, said_of
-from commandside.sealing import Sealer, refuse_missing
-from commandside.secret_port import Secrets
+from commandside.sealing import Sealer, refused_for_missing, secrets_in
+from commandside.secret_keeper import SecretKeeper
 from domain import outlook
 from domain.catalogue import DomainEvent
 from domain.chain import Link
-from domain.envelope import Decision, Rejected
+from domain.envelope import Rejected
 from domain.ids import MANUAL, RUN, job_id_of_key, run_id, text
 from domain.job import decide
 from domain.job import events as e
@@ -45,31 +46,6 @@ Verb = Callable[[s.JobState | None, tuple[OpenRun, ...], decide.By], decide.Outc
 _ABSENT: Final = Rejected("absent", "there is no such job")
 
 
-class _Begun(msgspec.Struct):
-    """A definition on its way; `outcome` is an error where it could not be judged or appended."""
-
-    sent: Sent
-    asked: Asked
-    values: dict[str, Any] = {}
-    key: str = ""
-    new: decide.NewJob | None = None
-    decision: Decision | None = None
-    outcome: Answer | Exception | None = None
-
-    def decide(self, caller: Caller, at: int) -> None:
-        """Decide on it as on one that is new."""
-        assert self.new is not None
-        by = decide.By(at, caller.kid, "", self.asked.command)
-        decision = decide.define(self.new, None, by)
-        assert isinstance(decision, Decision), "a job that does not exist can be defined"
-        self.decision = decision
-
-    @property
-    def is_new(self) -> bool:
-        """Whether it made a job, just now."""
-        return isinstance(self.outcome, Accepted) and not self.outcome.replayed
-
-
 class Jobs:
     """Commands on jobs. Raises Problem for refusals, Unavailable when the log cannot be reached."""
 
@@ -77,7 +53,7 @@ class Jobs:
         self,
         log: CommandLog,
         vault: Vault,
-        secrets: Secrets,
+        secrets: SecretKeeper,
         definitions: Definitions,
         calendars: TenantCalendars,
         *,
@@ -117,9 +93,13 @@ class Jobs:
         """
         at = self._now()
         begun = [self._begin(caller, sent, at) for sent in definitions]
-        excluding = [new for new in begun if new.values.get("exclude")]
+        await find_secrets(self._secrets, caller.tenant_id, begun)
+        excluding = [new for new in begun if new.outcome is None and new.values["exclude"]]
         if excluding:
-            await self._exclude(caller, excluding, at)
+            await find_calendars(self._calendars, caller.tenant_id, excluding)
+        for new in begun:
+            if new.outcome is None:
+                self._seal(new, at)
         placed = await self._place(caller, begun, at)
         appends = [new for new in begun if new.decision is not None]
         try:
@@ -137,23 +117,20 @@ class Jobs:
         others = iter(settled)
         return [self._first(new, brief=brief) if new.is_new else next(others) for new in begun]
 
-    def _begin(self, caller: Caller, sent: Sent, at: int) -> _Begun:
-        """Judge and seal a definition, and decide on it unless it has a second to choose first."""
+    def _begin(self, caller: Caller, sent: Sent, at: int) -> Begun:
+        """Judge a definition by itself."""
         key = sent.body.get("key")
         job_id = self._job_id(caller.tenant_id, key, sent.idempotency_key)
-        begun = _Begun(sent, Asked(caller, job_id, "define", sent.raw, sent.idempotency_key))
+        begun = Begun(sent, Asked(caller, job_id, "define", sent.raw, sent.idempotency_key))
         try:
             found = self._definitions.define(sent.body, sent.payload, at, caller.tenant_id)
-            refuse_missing(self._secrets, caller.tenant_id, found.values, at)
         except Exception as error:  # noqa: BLE001 - the answer to this one; its neighbours have their own
             begun.outcome = told(error)
             return begun
         begun.values, begun.key = found.values, found.key
-        if not found.values["exclude"]:
-            self._seal(begun, at)
         return begun
 
-    def _seal(self, begun: _Begun, at: int) -> None:
+    def _seal(self, begun: Begun, at: int) -> None:
         """Seal what was judged; decide on it, unless its second has still to be chosen."""
         asked = begun.asked
         caller, job_id = asked.caller, asked.job_id
@@ -166,20 +143,7 @@ class Jobs:
         except Exception as error:  # noqa: BLE001 - as above
             begun.outcome = told(error)
 
-    async def _exclude(self, caller: Caller, excluding: Sequence[_Begun], at: int) -> None:
-        """Find the calendars of definitions, noting that their jobs will use them."""
-        uses = [(new.asked.job_id, new.values["exclude"]) for new in excluding]
-        known = await self._calendars.claim(caller.tenant_id, uses)
-        for new in excluding:
-            try:
-                found = resolved(new.values["exclude"], known)
-            except Problem as problem:
-                new.outcome = problem
-            else:
-                new.values = {**new.values, "exclusions": found}
-                self._seal(new, at)
-
-    async def _place(self, caller: Caller, begun: Sequence[_Begun], at: int) -> Placed | None:
+    async def _place(self, caller: Caller, begun: Sequence[Begun], at: int) -> Placed | None:
         """Choose a second for those that ask for the emptiest one, and decide on them."""
         waits = [
             (one, one.new)
@@ -204,7 +168,7 @@ class Jobs:
                 one.outcome = told(error)
         return placed
 
-    def _first(self, begun: _Begun, *, brief: bool) -> Done:
+    def _first(self, begun: Begun, *, brief: bool) -> Done:
         """Answer a definition that made a job."""
         accepted, decision = begun.outcome, begun.decision
         assert isinstance(accepted, Accepted)
@@ -213,7 +177,7 @@ class Jobs:
         link = Link(planned.facts.nominal, planned.facts.due_at) if planned else None
         return self._defined(accepted.job, accepted, brief=brief, link=link)
 
-    async def _settle(self, begun: _Begun) -> Done:
+    async def _settle(self, begun: Begun) -> Done:
         """Answer a definition that did not make a job."""
         outcome = begun.outcome
         assert outcome is not None, "the log has an outcome for each"
@@ -305,6 +269,7 @@ class Jobs:
         """Change a job by a merge patch."""
         tenant_id = asked.caller.tenant_id
         known = await self._calendars.claimed(tenant_id, asked.job_id, patch.get("exclude"))
+        missing = await self._missing(asked, patch)
 
         def verb(
             job: s.JobState | None, runs: tuple[OpenRun, ...], by: decide.By
@@ -316,7 +281,9 @@ class Jobs:
                 # Its refusal comes before what could be said of the patch.
                 return decide.revise(job, runs, old, self._zone_data, by)
             values = self._definitions.change(patch, payload, old, by.at, tenant_id).values
-            refuse_missing(self._secrets, tenant_id, values, by.at)
+            refused = refused_for_missing(values["target"], missing) if "target" in values else None
+            if refused is not None:
+                raise refused
             if "exclude" in values:
                 mine = {one.name: one for one in old.exclusions}
                 values = {**values, "exclusions": resolved(values["exclude"], mine | known)}
@@ -332,6 +299,16 @@ class Jobs:
         done = self._defined(accepted.job, accepted, created=False)
         done.reply.in_flight = outlook.in_flight(accepted.runs)
         return done
+
+    async def _missing(self, asked: Asked, patch: Mapping[str, Any]) -> frozenset[str]:
+        """Return the secrets that a patched target may name and that are not there."""
+        if "target" not in patch:
+            return frozenset()
+        standing = await self._log.standing(asked.job_id)
+        if standing is None or standing.job.facts.tenant_id != asked.caller.tenant_id:
+            return frozenset()
+        names = secrets_in(patch, standing.job.facts.spec.target)
+        return await self._secrets.missing(asked.caller.tenant_id, names)
 
     async def cancel(self, asked: Asked, reason: str) -> Done:
         """Cancel a job for ever; a repeat is answered as the first was."""

@@ -5,18 +5,17 @@ each time; so what is sealed already is opened and compared.
 """
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from commandside.destination import KEPT
 from commandside.ports import KeyGone, Vault
-from commandside.secret_port import SecretMissing, Secrets
-from domain.instant import SECOND
 from domain.job.events import JobSpec
-from domain.problem import invalid
+from domain.problem import Problem, invalid
 from domain.refusal import Refused, token
-from domain.target import Header, Target
+from domain.target import HEADERS_MAX, Header, Target, is_secret_name
 
 
 class Sealer:
@@ -81,15 +80,27 @@ class Sealer:
             return False
 
 
-def refuse_missing(secrets: Secrets, tenant_id: bytes, values: Mapping[str, Any], at: int) -> None:
-    """Refuse a target that names a secret which is not there."""
-    if "target" not in values:
-        return
-    for header in values["target"].headers:
-        if header.secret:
-            try:
-                secrets.value(tenant_id, header.secret, at // SECOND)
-            except SecretMissing as error:
-                pointer = f"/target/headers/{token(header.name)}/secret"
-                detail = f"{error}: PUT /v1/secrets/{header.secret} sets it"
-                raise invalid((Refused(pointer, detail),)) from error
+def secrets_of(target: Target) -> set[str]:
+    """Return the secrets that a target names."""
+    return {header.secret for header in target.headers if header.secret}
+
+
+def secrets_in(patch: Mapping[str, Any], old: Target) -> set[str]:
+    """Return the secrets that a target may name after a patch, which nobody has judged yet."""
+    target = patch.get("target")
+    headers = target.get("headers") if isinstance(target, dict) else None
+    given = islice(headers.values(), HEADERS_MAX) if isinstance(headers, dict) else ()
+    names = {value.get("secret") for value in given if isinstance(value, dict)}
+    fit = {name for name in names if isinstance(name, str) and is_secret_name(name)}
+    return fit | secrets_of(old)
+
+
+def refused_for_missing(target: Target, missing: frozenset[str]) -> Problem | None:
+    """Return the refusal of a target that names a secret which is not there."""
+    for header in target.headers:
+        if header.secret in missing:
+            pointer = f"/target/headers/{token(header.name)}/secret"
+            detail = f"there is no secret {header.secret!r}"
+            said = f"{detail}: PUT /v1/secrets/{header.secret} sets it"
+            return invalid((Refused(pointer, said),))
+    return None

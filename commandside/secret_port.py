@@ -1,5 +1,6 @@
 """The ports of secrets: what calls are signed with, and what targets name in their headers."""
 
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -76,6 +77,10 @@ class SecretStore(Secrets, Protocol):
         Returns it and whether it was made now: a repeated `command` finds the first one's. Raises
         TooManyKeys.
         """
+        ...
+
+    def missing(self, tenant_id: bytes, names: Sequence[str]) -> frozenset[str]:
+        """Return those of these secrets that are not there."""
         ...
 
     def secrets(self, tenant_id: bytes) -> list[NamedSecret]:

@@ -35,7 +35,8 @@ from commandside.keys import KeyRing
 from commandside.load import Loads
 from commandside.ports import KeyGone, NewId, Resting, Vault
 from commandside.preview import Previews
-from commandside.secret_port import Secrets, SecretStore
+from commandside.secret_keeper import SecretKeeper
+from commandside.secret_port import SecretStore
 from domain.opaque import COMPLETION, POSITION, Seal
 from domain.ports import Unavailable
 from domain.problem import PARAMETER, Problem, invalid
@@ -66,7 +67,6 @@ _OPEN: Final = "open"
 class WebPorts(msgspec.Struct, frozen=True):
     """What the public listener needs.
 
-    `secrets` is asked in the event loop, `secret_store` beside it: they are two objects.
     `secret`: the installation's, of which pepper and seals are derived. `views`: None in a process
     that answers no lists. `now`: ms of the database clock as estimated.
     """
@@ -74,8 +74,7 @@ class WebPorts(msgspec.Struct, frozen=True):
     log: CommandLog
     keys: Keys
     vault: Vault
-    secrets: Secrets
-    secret_store: SecretStore
+    secrets: SecretStore
     views: Views | None
     demand: Demand
     secret: bytes
@@ -113,10 +112,11 @@ def build_app(
     if command:
         definitions = Definitions(ports.bounds)
         calendars = tenant_calendars(ports)
+        secrets = SecretKeeper(ports.secrets)
         jobs = Jobs(
             ports.log,
             ports.vault,
-            ports.secrets,
+            secrets,
             definitions,
             calendars,
             now=ports.now,
@@ -128,7 +128,7 @@ def build_app(
             definitions, calendars, CronTeller(), Loads(ports.demand, ports.now), ports.now
         )
         routes += commandside.api.routes.handlers(jobs, previews, _report)
-        routes += secret_handlers(ports.secret_store)
+        routes += secret_handlers(secrets)
         routes += commandside.api.calendar_routes.handlers(calendars)
         completions = Completions(ports.log, Seal(ports.secret, COMPLETION))
         routes += commandside.api.completion_routes.handlers(completions)

@@ -1,8 +1,6 @@
 """The routes of a tenant's secrets: what its calls are signed with, and what its targets name."""
 
-import asyncio
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 from litestar import delete, get, post, put
@@ -14,7 +12,8 @@ from commandside.api.requests import JSON, HttpRequest, body_of, expect, idempot
 from commandside.api.schema import SECRET, SIGNING_KEY
 from commandside.command_port import BodyDiffers
 from commandside.reading import read_object
-from commandside.secret_port import SCHEMES, NamedSecret, SecretStore, SigningKey, TooManyKeys
+from commandside.secret_keeper import SecretKeeper
+from commandside.secret_port import SCHEMES, NamedSecret, SigningKey
 from domain.instant import DAY, SECOND, rfc3339
 from domain.problem import Problem, invalid
 from domain.refusal import Refused, token
@@ -27,7 +26,6 @@ OVERLAP_S_MAX: Final = 30 * DAY // SECOND
 _ENCODE: Final = msgspec.json.Encoder().encode
 _SCHEME_NAMES: Final = {number: name for name, number in SCHEMES.items()}
 _ONE: Final = "/v1/secrets/{name:str}"
-Found = TypeVar("Found")
 
 
 class SigningKeyItem(msgspec.Struct):
@@ -71,25 +69,9 @@ class Removed(msgspec.Struct):
     name: str
 
 
-class _Keeping:
-    """The store, off the event loop: it blocks, and is one caller's at a time."""
-
-    def __init__(self, store: SecretStore) -> None:
-        self.store = store
-        self._turn = asyncio.Lock()
-
-    async def ask(self, question: Callable[..., Found], *words: object) -> Found:
-        async with self._turn:
-            try:
-                return await asyncio.to_thread(question, *words)
-            except TooManyKeys as error:
-                raise Problem("too_many", str(error)) from error
-
-
-def secret_handlers(store: SecretStore) -> list[HTTPRouteHandler]:
+def secret_handlers(keeper: SecretKeeper) -> list[HTTPRouteHandler]:
     """Return the handlers."""
-    keeping = _Keeping(store)
-    return [*_signing(keeping), *_named(keeping)]
+    return [*_signing(keeper), *_named(keeper)]
 
 
 def _opt(summary: str, answer: type, **more: Any) -> dict[str, Any]:
@@ -102,13 +84,13 @@ def _opt(summary: str, answer: type, **more: Any) -> dict[str, Any]:
     }
 
 
-def _signing(keeping: _Keeping) -> list[HTTPRouteHandler]:
+def _signing(keeper: SecretKeeper) -> list[HTTPRouteHandler]:
     @get(
         "/v1/signing-keys",
         opt=_opt("List the keys that sign your calls, with what verifies them", SigningKeys),
     )
     async def signing_keys(request: HttpRequest) -> ASGIResponse:
-        keys = await keeping.ask(keeping.store.signing_keys, request.user.tenant_id)
+        keys = await keeper.ask(keeper.store.signing_keys, request.user.tenant_id)
         return _json(200, SigningKeys([_key_item(key) for key in keys]))
 
     @post(
@@ -127,8 +109,8 @@ def _signing(keeping: _Keeping) -> list[HTTPRouteHandler]:
         command = idempotency_key(request)
         raw = await body_of(request)
         scheme, overlap_s = _asked_key(request, raw)
-        outcome = await keeping.ask(
-            keeping.store.add_signing_key,
+        outcome = await keeper.ask(
+            keeper.store.add_signing_key,
             request.user.tenant_id,
             scheme,
             overlap_s * SECOND,
@@ -159,10 +141,10 @@ def _asked_key(request: HttpRequest, raw: bytes) -> tuple[int, int]:
     return SCHEMES[scheme], overlap_s
 
 
-def _named(keeping: _Keeping) -> list[HTTPRouteHandler]:
+def _named(keeper: SecretKeeper) -> list[HTTPRouteHandler]:
     @get("/v1/secrets", opt=_opt("List your secrets; their values are never shown", SecretItems))
     async def secrets(request: HttpRequest) -> ASGIResponse:
-        kept = await keeping.ask(keeping.store.secrets, request.user.tenant_id)
+        kept = await keeper.ask(keeper.store.secrets, request.user.tenant_id)
         return _json(200, SecretItems([_secret_item(secret) for secret in kept]))
 
     @put(
@@ -190,7 +172,7 @@ def _named(keeping: _Keeping) -> list[HTTPRouteHandler]:
         if wrong or not isinstance(value, str):
             raise invalid(wrong)
         tenant_id = request.user.tenant_id
-        kept, new = await keeping.ask(keeping.store.put_secret, tenant_id, name, value.encode())
+        kept, new = await keeper.ask(keeper.store.put_secret, tenant_id, name, value.encode())
         return _json(201 if new else 200, _secret_item(kept))
 
     @delete(
@@ -199,7 +181,7 @@ def _named(keeping: _Keeping) -> list[HTTPRouteHandler]:
         opt=_opt("Forget a secret: attempts whose target names it fail until it is set", Removed),
     )
     async def remove_secret(request: HttpRequest, name: FromPath[str]) -> ASGIResponse:
-        if not await keeping.ask(keeping.store.remove_secret, request.user.tenant_id, name):
+        if not await keeper.ask(keeper.store.remove_secret, request.user.tenant_id, name):
             raise Problem("absent", "there is no such secret")
         return _json(200, Removed(name))
 

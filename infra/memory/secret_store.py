@@ -1,6 +1,6 @@
 """The secrets of tenants in memory: for tests."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from commandside.command_port import BodyDiffers
 from commandside.secret_port import (
@@ -78,6 +78,10 @@ class MemorySecretStore:
         if command:
             self._commands[tenant_id, command] = said, made
         return made, True
+
+    def missing(self, tenant_id: bytes, names: Sequence[str]) -> frozenset[str]:
+        """Return those of these secrets that are not there."""
+        return frozenset(names) - self._named.get(tenant_id, {}).keys()
 
     def secrets(self, tenant_id: bytes) -> list[NamedSecret]:
         """Return all secrets by name."""

@@ -36,6 +36,10 @@ _NAMED: Final = """
 select name, version, sealed, changed_at from tenant_secrets
 where tenant_id = %s and sealed is not null order by name
 """
+_THERE: Final = """
+select name from tenant_secrets
+where tenant_id = %s and name = any(%s) and sealed is not null
+"""
 _CHANGED: Final = """
 select tenant_id from signing_keys where changed_at > %(since)s
 union select tenant_id from tenant_secrets where changed_at > %(since)s
@@ -193,6 +197,12 @@ class PostgresSecretStore:
             connection.execute(_ADD, values)
         self._rings.pop(tenant_id, None)
         return SigningKey(key_id, scheme, shown(scheme, key), at), True
+
+    def missing(self, tenant_id: bytes, names: Sequence[str]) -> frozenset[str]:
+        """Return those of these secrets that are not there."""
+        with self._link.use() as connection:
+            there = connection.execute(_THERE, (tenant_id.hex(), list(names))).fetchall()
+        return frozenset(names) - {name for (name,) in there}
 
     def secrets(self, tenant_id: bytes) -> list[NamedSecret]:
         """Return all secrets by name."""

@@ -71,10 +71,7 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
         stack.enter_context(closing(listener))
         vault = stack.enter_context(closing(TenantVault(conninfo, process.master)))
         demand = stack.enter_context(closing(PostgresDemand(conninfo)))
-        secrets, secret_store = (
-            stack.enter_context(closing(PostgresSecretStore(conninfo, process.master)))
-            for _ in range(2)
-        )
+        secrets = stack.enter_context(closing(PostgresSecretStore(conninfo, process.master)))
         views = None
         if query:
             board = stack.enter_context(closing(PostgresBoard(conninfo)))
@@ -99,7 +96,6 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
             keys,
             vault,
             secrets,
-            secret_store,
             views,
             demand,
             process.master,

@@ -1,9 +1,14 @@
 """Signing keys and named secrets over HTTP."""
 
 import json
+import threading
+from collections.abc import Callable, Sequence
 
+import msgspec
 import pytest
 
+from infra.memory.secret_store import MemorySecretStore
+from infra.web import build_app
 from tests.api.world import JOB, World
 
 NAMING = JOB | {
@@ -122,6 +127,49 @@ def test_a_header_names_a_secret_that_is_there(world: World) -> None:
     assert shown["headers"] == {"Authorization": {"secret": "crm", "scheme": "Bearer"}}
     again = world.send("PATCH", f"/v1/jobs/{job}", {"target": shown})
     assert again.json()["version"] == 1, "nothing changed"
+
+
+def test_the_event_loop_waits_for_no_store_of_secrets(world: World) -> None:
+    world.send("PUT", "/v1/secrets/crm", {"value": "x"})
+    store = _Threads(world.clock.now)
+    store.put_secret(b"t" * 16, "crm", b"x")
+    ports = msgspec.structs.replace(world.ports, secrets=store)
+    world.app = build_app(ports, command=True, query=True)
+    job = world.define(NAMING)["job_id"]
+    target = {"headers": {"X-More": {"secret": "crm"}}}
+    assert world.send("PATCH", f"/v1/jobs/{job}", {"target": target}).status_code == 200
+    assert len(store.asked) == 2
+    assert threading.get_ident() not in store.asked
+
+
+def test_a_patch_names_a_secret_that_is_there_and_so_does_what_it_keeps(world: World) -> None:
+    world.send("PUT", "/v1/secrets/crm", {"value": "x"})
+    job = world.define(NAMING)["job_id"]
+    strange = {"headers": {"X-More": {"secret": "no\0name"}, "X-Other": {"secret": ["crm"]}}}
+    assert world.send("PATCH", f"/v1/jobs/{job}", {"target": strange}).status_code == 422
+    for header in ({"X-More": {"secret": "other"}}, {"X-More": "plain"}):
+        refused = world.send("PATCH", f"/v1/jobs/{job}", {"target": {"headers": header}})
+        assert refused.status_code == (422 if header["X-More"] != "plain" else 200), refused.text
+    world.send("DELETE", "/v1/secrets/crm")
+    refused = world.send("PATCH", f"/v1/jobs/{job}", {"target": {"method": "PUT"}})
+    (error,) = refused.json()["errors"]
+    assert error["pointer"] == "/target/headers/Authorization/secret"
+
+
+class _Threads(MemorySecretStore):
+    """Remembers which threads asked it about a definition."""
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        super().__init__(now)
+        self.asked: list[int] = []
+
+    def missing(self, tenant_id: bytes, names: Sequence[str]) -> frozenset[str]:
+        self.asked.append(threading.get_ident())
+        return super().missing(tenant_id, names)
+
+    def value(self, tenant_id: bytes, name: str, _seconds: int) -> bytes:
+        self.asked.append(threading.get_ident())
+        return super().value(tenant_id, name, _seconds)
 
 
 def test_a_header_goes_from_a_value_to_a_secret_and_back(world: World) -> None:

@@ -94,7 +94,6 @@ class World:
             self.keys,
             self.vault,
             self.secrets,
-            self.secrets,
             views,
             MemoryDemand(self.log),
             SECRET,

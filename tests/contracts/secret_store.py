@@ -38,6 +38,14 @@ class SecretStoreContract(ABC):
         found = store.sign(self.tenant, "key-1", seconds, BODY).split()
         return [one.partition(b",")[0] for one in found]
 
+    def test_what_is_missing_is_told_by_name(self, store: SecretStore) -> None:
+        store.put_secret(self.tenant, "crm", b"x")
+        store.put_secret(self.tenant, "gone", b"x")
+        store.remove_secret(self.tenant, "gone")
+        store.put_secret(self.other, "theirs", b"x")
+        asked = ["crm", "gone", "theirs", "never"]
+        assert store.missing(self.tenant, asked) == {"gone", "theirs", "never"}
+
     def test_without_a_key_nothing_is_signed(self, store: SecretStore) -> None:
         assert store.sign(self.tenant, "key-1", self.now_s(), BODY) == b""
         assert store.signing_keys(self.tenant) == []

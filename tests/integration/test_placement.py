@@ -12,6 +12,7 @@ from commandside.asked import Done, Sent
 from commandside.calendars import TenantCalendars
 from commandside.definition import Bounds, Definitions
 from commandside.jobs import Jobs
+from commandside.secret_keeper import SecretKeeper
 from domain.opaque import POSITION, Seal
 from domain.schedule import zone
 from domain.tenant import SCOPES, Caller
@@ -41,7 +42,7 @@ def test_definitions_side_by_side_fill_the_window_evenly(log_database: str) -> N
         jobs = Jobs(
             log,
             MemoryVault(),
-            MemorySecretStore(wall_ms),
+            SecretKeeper(MemorySecretStore(wall_ms)),
             Definitions(Bounds()),
             TenantCalendars(MemoryCalendars(wall_ms), log, read_ics, wall_ms),
             now=wall_ms,

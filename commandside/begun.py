@@ -1,0 +1,72 @@
+"""A definition between its arrival and its answer."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from commandside.asked import Asked, Sent
+from commandside.calendars import TenantCalendars, resolved
+from commandside.command_port import Accepted, Answer
+from commandside.ports import Unavailable
+from commandside.sealing import refused_for_missing, secrets_of
+from commandside.secret_keeper import SecretKeeper
+from domain.envelope import Decision
+from domain.job import decide
+from domain.problem import Problem
+from domain.tenant import Caller
+
+
+class Begun(msgspec.Struct):
+    """A definition on its way; `outcome` is an error where it could not be judged or appended."""
+
+    sent: Sent
+    asked: Asked
+    values: dict[str, Any] = {}
+    key: str = ""
+    new: decide.NewJob | None = None
+    decision: Decision | None = None
+    outcome: Answer | Exception | None = None
+
+    def decide(self, caller: Caller, at: int) -> None:
+        """Decide on it as on one that is new."""
+        assert self.new is not None
+        by = decide.By(at, caller.kid, "", self.asked.command)
+        decision = decide.define(self.new, None, by)
+        assert isinstance(decision, Decision), "a job that does not exist can be defined"
+        self.decision = decision
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it made a job, just now."""
+        return isinstance(self.outcome, Accepted) and not self.outcome.replayed
+
+
+async def find_secrets(secrets: SecretKeeper, tenant_id: bytes, begun: Sequence[Begun]) -> None:
+    """Refuse definitions whose targets name secrets that are not there."""
+    targets = [(new, new.values["target"]) for new in begun if new.outcome is None]
+    naming = [(new, target) for new, target in targets if secrets_of(target)]
+    names = {name for _, target in naming for name in secrets_of(target)}
+    try:
+        missing = await secrets.missing(tenant_id, names)
+    except Unavailable as error:
+        for new, _ in naming:
+            new.outcome = error
+        return
+    for new, target in naming:
+        new.outcome = refused_for_missing(target, missing)
+
+
+async def find_calendars(
+    calendars: TenantCalendars, tenant_id: bytes, excluding: Sequence[Begun]
+) -> None:
+    """Find the calendars of definitions, noting that their jobs will use them."""
+    uses = [(new.asked.job_id, new.values["exclude"]) for new in excluding]
+    known = await calendars.claim(tenant_id, uses)
+    for new in excluding:
+        try:
+            found = resolved(new.values["exclude"], known)
+        except Problem as problem:
+            new.outcome = problem
+        else:
+            new.values = {**new.values, "exclusions": found}

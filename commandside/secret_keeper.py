@@ -1,0 +1,41 @@
+"""The store of secrets for the event loop, which must not wait for a database that is away."""
+
+import asyncio
+from collections.abc import Callable, Collection
+from typing import Final, TypeVar
+
+from commandside.ports import Unavailable
+from commandside.secret_port import SecretStore, TooManyKeys
+from domain.problem import Problem
+
+TURN_S: Final = 3.0
+"""Whoever has waited so long for the store is answered that it is away."""
+Found = TypeVar("Found")
+
+
+class SecretKeeper:
+    """The store, off the event loop: it blocks, and is one caller's at a time."""
+
+    def __init__(self, store: SecretStore) -> None:
+        self.store = store
+        self._turn = asyncio.Lock()
+
+    async def ask(self, question: Callable[..., Found], *words: object) -> Found:
+        """Ask a question of the store; raises Problem, Unavailable."""
+        try:
+            async with asyncio.timeout(TURN_S):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise Unavailable("too many wait for the store of secrets") from None
+        try:
+            return await asyncio.to_thread(question, *words)
+        except TooManyKeys as error:
+            raise Problem("too_many", str(error)) from error
+        finally:
+            self._turn.release()
+
+    async def missing(self, tenant_id: bytes, names: Collection[str]) -> frozenset[str]:
+        """Return those of these secrets that are not there; raises Unavailable."""
+        if not names:
+            return frozenset()
+        return await self.ask(self.store.missing, tenant_id, sorted(names))

@@ -361,7 +361,9 @@ class Jobs:
         accepted = await self._command(asked, verb, reason)
         if accepted.replayed:
             return await self._replay(accepted)
-        answer = self._reply(accepted.job, accepted)
+        answer = self._reply(
+            await past.one_time_then(self._log, accepted.job, accepted.at), accepted
+        )
         facts = accepted.job.facts
         answer.run_id = text(RUN, run_id(facts.job_id, facts.life, accepted.at, MANUAL, salt))
         return Done(answer)
@@ -374,7 +376,7 @@ class Jobs:
                 raise told(known)
             verb = partial(decide_backfill, known, wish, self._zone_data)
             if dry_run:
-                return self._would_backfill(known, verb)
+                return await self._would_backfill(known, verb)
             try:
                 accepted = await self._command(asked, verb, reason)
             except Problem as problem:
@@ -385,10 +387,10 @@ class Jobs:
                 return await self._replay(accepted)
             job_id, before = asked.job_id, accepted.version - 1
             (event,) = await self._log.events(job_id, job_id, before, 1)
-            return self._backfilled(accepted.job, accepted, event)
+            return await self._backfilled(accepted.job, accepted, event)
         raise Unavailable("the job changes faster than its past can be read")
 
-    def _would_backfill(self, known: Known | None, verb: Verb) -> Done:
+    async def _would_backfill(self, known: Known | None, verb: Verb) -> Done:
         """Answer as a backfill would be, from what was read: nothing is written."""
         at = self._now()
         job, runs = (known.job, known.runs) if known else (None, ())
@@ -396,13 +398,13 @@ class Jobs:
         if isinstance(found, Rejected):
             raise Problem(found.code, found.detail)
         assert job is not None
-        answer = reply(job, job.facts.version, at)
+        answer = reply(await past.one_time_then(self._log, job, at), job.facts.version, at)
         answer.backfill = backfilled(found, dry_run=True)
         return Done(answer)
 
-    def _backfilled(self, job: s.JobState, accepted: Accepted, event: DomainEvent) -> Done:
+    async def _backfilled(self, job: s.JobState, accepted: Accepted, event: DomainEvent) -> Done:
         assert isinstance(event, e.BackfillRequested)
-        answer = self._reply(job, accepted)
+        answer = self._reply(await past.one_time_then(self._log, job, accepted.at), accepted)
         answer.backfill = backfilled(event)
         return Done(answer)
 
@@ -465,11 +467,13 @@ class Jobs:
                 answer.in_flight = await past.in_flight_then(self._log, job_id, last)
                 return Done(answer)
             case e.RunRequested():
-                answer = self._reply(job, accepted)
+                answer = self._reply(
+                    await past.one_time_then(self._log, job, accepted.at), accepted
+                )
                 answer.run_id = text(RUN, last.run_id)
                 return Done(answer)
             case e.BackfillRequested():
-                return self._backfilled(job, accepted, last)
+                return await self._backfilled(job, accepted, last)
             case e.Revised():
                 return self._defined(job, accepted, created=False)
             case _:

@@ -1,6 +1,7 @@
 """What commands answer: all of it follows from the job's state and the command's instant.
 
-So the same command is answered alike for ever.
+So the same command is answered alike for ever. Where a one-time job is left as it is, what its run
+had come to by that instant counts too (`commandside.past`).
 """
 
 from functools import lru_cache

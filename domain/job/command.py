@@ -37,4 +37,5 @@ def absent() -> Rejected:
 def wrong_state(job: s.JobState, verb: str) -> Rejected:
     """Return the refusal of a command that this state does not allow."""
     status = s.STATUS_NAMES[type(job)]
-    return Rejected(status, f"a {status} job cannot be {verb}")
+    remedy = ": resume it first" if isinstance(job, s.Paused) else ""
+    return Rejected(status, f"a {status} job cannot be {verb}{remedy}")

@@ -8,6 +8,9 @@ import pytest
 from commandside.ports import Unavailable
 from domain.catalogue import DomainEvent
 from domain.instant import HOUR, MINUTE, rfc3339
+from domain.run.decide import Result
+from domain.run.events import OK
+from tests.api.test_queries import fire, lease
 from tests.api.world import JOB, START, World
 
 MINUTELY: dict[str, Any] = {**JOB, "schedule": "*/10 * * * *", "timezone": "UTC"}
@@ -25,6 +28,22 @@ def job(world: World) -> str:
     world.clock.advance_ms(HOUR + MINUTE)
     world.send("POST", f"/v1/jobs/{found}/resume", {"catch_up": "none"})
     return found
+
+
+def once(world: World) -> str:
+    """A job of one time, a minute from now."""
+    run_at = rfc3339(world.clock.now() + MINUTE)
+    body = {"type": "one_time", "run_at": run_at, "target": JOB["target"]}
+    found: str = world.define(body)["job_id"]
+    return found
+
+
+def ended(world: World) -> str:
+    """A job of one time whose run has succeeded."""
+    job = once(world)
+    world.clock.advance_ms(2 * MINUTE)
+    fire(world, Result(OK, "ok", 204))
+    return job
 
 
 def test_the_answer_says_what_runs_and_the_job_what_is_left(world: World, job: str) -> None:
@@ -107,7 +126,8 @@ def test_a_paused_job_is_409_dry_or_not(world: World, job: str) -> None:
     world.send("POST", f"/v1/jobs/{job}/pause")
     for dry in (False, True):
         body = ask(START, START + HOUR, dry_run=dry)
-        assert world.send("POST", f"/v1/jobs/{job}/backfill", body).status_code == 409
+        found = world.send("POST", f"/v1/jobs/{job}/backfill", body)
+        assert (found.status_code, found.json()["detail"][-15:]) == (409, "resume it first")
 
 
 @pytest.mark.parametrize("dry", [False, True])
@@ -216,3 +236,31 @@ def test_a_log_that_is_away_is_503(world: World, job: str, monkeypatch: pytest.M
     monkeypatch.setattr(world.commands, "last_events", away)
     found = world.send("POST", f"/v1/jobs/{job}/backfill", ask(START, START + HOUR))
     assert found.status_code == 503
+
+
+def test_a_finished_job_of_one_time_is_not_said_to_run_again(world: World) -> None:
+    path = f"/v1/jobs/{ended(world)}/backfill"
+    for more in ({"dry_run": True}, {}):
+        found = world.send("POST", path, ask(START, START + MINUTE, **more)).json()
+        assert (found["status"], found["next_run_at"]) == ("finished", None)
+        assert (found["next_due_at"], found["next_runs"]) == (None, [])
+        assert (found["backfill"]["succeeded"], found["backfill"]["runs"]) == (1, 0)
+
+
+def test_a_trigger_of_a_job_of_one_time_tells_how_its_own_run_stands(world: World) -> None:
+    def triggered(key: str, job: str) -> dict[str, Any]:
+        path, body = f"/v1/jobs/{job}/trigger", {"overlap": "allow"}
+        found: dict[str, Any] = world.send("POST", path, body, idempotency_key=key).json()
+        assert world.send("POST", path, body, idempotency_key=key).json() == found
+        return {name: found[name] for name in ("status", *nothing)}
+
+    nothing: dict[str, Any] = {"next_run_at": None, "next_due_at": None, "next_runs": []}
+    assert triggered("early", once(world))["next_run_at"] == rfc3339(START + MINUTE)
+    job = once(world)
+    world.clock.advance_ms(2 * MINUTE)
+    lease(world)
+    assert triggered("while it goes on", job) == {"status": "active"} | nothing
+    job = ended(world)
+    assert triggered("after", job) == {"status": "finished"} | nothing
+    assert world.send("PATCH", f"/v1/jobs/{job}", {"name": "n"}).status_code == 200
+    assert triggered("edited", job) == {"status": "finished"} | nothing

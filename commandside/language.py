@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 
 from domain.problem import invalid
 from domain.refusal import Refused
-from domain.schedule.spec import ScheduleSpec
+from domain.schedule.spec import ScheduleSpec, Union
 from domain.schedule.telling import description
 
 ENGLISH: Final = "en"
@@ -29,10 +29,13 @@ class Teller(Protocol):
 
 def told(teller: Teller, spec: ScheduleSpec, language: str) -> tuple[str, str]:
     """Return a schedule in words, and their language: English where there are no others."""
-    said = teller.tell(spec, language)
-    if said is not None:
-        return said, language
-    return teller.tell(spec, ENGLISH) or description(spec), ENGLISH
+    parts = spec.parts if isinstance(spec, Union) else (spec,)
+    said = [teller.tell(part, language) for part in parts]
+    whole = [one for one in said if one is not None]
+    if language != ENGLISH and len(whole) == len(said):
+        return "; ".join(whole), language
+    first, *others = (teller.tell(part, ENGLISH) or description(part) for part in parts)
+    return "; and ".join((first, *(one[:1].lower() + one[1:] for one in others))), ENGLISH
 
 
 def language_of(body: Mapping[str, Any], accepts: str, teller: Teller) -> str:

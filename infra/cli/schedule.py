@@ -83,7 +83,7 @@ def _schedule_words(action: argparse.ArgumentParser) -> None:
         "--language",
         type=_language,
         default=ENGLISH,
-        help=f"of the sentences: {', '.join(_TELLER.languages)}; default: %(default)s",
+        help=f"of a cron text in words: {', '.join(_TELLER.languages)}; default: %(default)s",
     )
     action.add_argument("--after", metavar="INSTANT", help="RFC 3339; default: now")
     action.add_argument("--count", type=_count, default=COUNT, help="default: %(default)s")

@@ -148,6 +148,29 @@ def test_the_description_is_in_a_language_that_the_client_accepts(
     assert found.json()["description_language"] == language
 
 
+def test_each_of_several_schedules_is_told_as_it_would_be_alone(world: World) -> None:
+    noon = {"schedule": "0 0 12 L * ?", "dialect": "quartz"}
+    cron = {name: value for name, value in JOB.items() if name != "schedule"}
+    two = cron | {"schedules": [{"schedule": "0 9 * * 1-5"}, noon], "timezone": "UTC"}
+    told = {
+        language: world.send("POST", "/v1/preview", two | {"language": language}).json()
+        for language in ("en", "de")
+    }
+    assert told["en"]["description"] == (
+        "At 09:00, Monday through Friday, in UTC; "
+        "and at 12:00, on the last day of the month, in UTC"
+    )
+    assert told["de"]["description_language"] == "de"
+    assert told["de"]["description"].startswith("Um 09:00, Montag bis Freitag (UTC); Um 12:00")
+    mixed = two | {"schedules": [*two["schedules"], {"every": "P1D"}], "language": "de"}
+    found = world.send("POST", "/v1/preview", mixed).json()
+    assert found["description_language"] == "en"
+    assert (
+        "; and at 12:00, on the last day of the month, in UTC; and every day"
+        in found["description"]
+    )
+
+
 def test_a_key_that_reads_jobs_may_preview(world: World) -> None:
     reads = world.add_key(b"t" * 16, (JOBS_READ,))
     other = world.add_key(b"t" * 16, (RUNS_READ,))

@@ -20,6 +20,7 @@ from commandside.calendar_body import (
     DAYS,
     EXCLUDE_MAX,
     NAME,
+    NAME_SAYS,
     IcsReader,
     read_calendar,
 )
@@ -68,7 +69,7 @@ class CalendarPut(msgspec.Struct, kw_only=True):
 
 
 class CalendarShown(msgspec.Struct, kw_only=True):
-    """One version of a calendar, as it can be put back."""
+    """One version of a calendar; its timezone, ranges and weekly can be put back."""
 
     name: str
     version: int
@@ -127,7 +128,7 @@ class TenantCalendars:
     ) -> tuple[CalendarPut, bool]:
         """Make a version of a calendar, and let its jobs follow; returns whether it is new."""
         if not NAME.fullmatch(name):
-            raise Problem("absent", "there is no such calendar, and there cannot be one")
+            raise Problem("invalid", f"a calendar cannot have this name: {NAME_SAYS}")
         async with self._reading:
             # A file may take a while: others are answered meanwhile.
             exclusion, until = await asyncio.to_thread(

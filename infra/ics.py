@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
 import icalendar
+from icalendar.error import BrokenCalendarProperty
 from icalendar.timezone.windows_to_olson import WINDOWS_TO_OLSON
 
 from commandside.calendar_body import DAY_S, RANGES_MAX, Content, in_bounds
@@ -87,7 +88,9 @@ class _File:
                         raise _Wrong(f"more than {OCCURRENCES_MAX} occurrences: use weekly")
                     self._add(start, end, clock)
             except ValueError as error:
-                raise _Wrong(f"{named}: {error}") from error
+                # The library's words about a value that it could not read are in the cause.
+                said = error.__cause__ if isinstance(error, BrokenCalendarProperty) else error
+                raise _Wrong(f"{named}: {said}") from error
             except _Wrong as wrong:
                 raise _Wrong(f"{named}: {wrong}") from wrong
         if len(self.ranges) + len(self.instants) > OCCURRENCES_MAX:

@@ -74,6 +74,14 @@ def document(routes: Iterable[HTTPRouteHandler]) -> dict[str, Any]:
     }
 
 
+def _titles() -> dict[int, str]:
+    found: dict[int, list[str]] = {}
+    for kind in TABLE.values():
+        found.setdefault(kind.status, []).append(kind.title)
+    return {status: "; ".join(dict.fromkeys(titles)) for status, titles in found.items()}
+
+
+_TITLES: Final = _titles()
 _ABOUT: Final = "A distributed job scheduler. Errors are problem details (RFC 9457)."
 
 
@@ -89,9 +97,14 @@ def _operation(route: HTTPRouteHandler, path: str) -> dict[str, Any]:
     if opt["scope"] == BY_RUN:
         shown["security"] = [{"run": []}]
     if "body" in opt:
-        content = {media: {"schema": opt["body"]} for media in opt["media"]}
+        content = {media: {"schema": _body(media, opt["body"])} for media in opt["media"]}
         shown["requestBody"] = {"content": content, "required": not opt.get("optional", False)}
     return shown
+
+
+def _body(media: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """What a media type looks like: what is no JSON is its text."""
+    return {"type": "string"} if media.startswith("text/") else schema
 
 
 def _needs(scope: str) -> str:
@@ -110,7 +123,7 @@ def _parameters(path: str, opt: dict[str, Any]) -> Iterable[dict[str, Any]]:
     if opt.get("spoken"):
         yield _header("Accept-Language", "languages for what is told in words")
     if opt.get("versioned"):
-        yield _header("If-Match", "the ETag that the job must have")
+        yield _header("If-Match", "the ETag that it must have")
 
 
 def _header(name: str, says: str) -> dict[str, Any]:
@@ -123,7 +136,6 @@ def _responses(opt: dict[str, Any], path: str) -> dict[str, Any]:
     for status, struct in opt["answers"].items():
         ref = {"$ref": _COMPONENT.format(name=struct.__name__)}
         found[str(status)] = {"description": "done", "content": {media: {"schema": ref}}}
-    titles = {kind.status: kind.title for kind in TABLE.values()}
     codes = [*_ALWAYS, 500]
     codes += (410,) if opt.get("gone") else ()
     codes += _ON_A_JOB if "{" in path else ()
@@ -132,7 +144,7 @@ def _responses(opt: dict[str, Any], path: str) -> dict[str, Any]:
     codes += (412,) if opt.get("versioned") else ()
     for code in sorted(set(codes)):
         found[str(code)] = {
-            "description": titles[code],
+            "description": _TITLES[code],
             "content": {"application/problem+json": {"schema": _REF}},
         }
     return found

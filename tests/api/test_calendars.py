@@ -231,7 +231,9 @@ def test_other_bodies_and_names_are_refused(world: World) -> None:
     assert world.send("PUT", PATH, b"x", content_type="text/plain").status_code == 415
     assert world.send("PUT", PATH, b"\xff", content_type="text/calendar").status_code == 422
     assert world.send("PUT", PATH, b"{").status_code == 400
-    assert world.send("PUT", "/v1/calendars/-x", NIGHT).status_code == 404
+    named = world.send("PUT", "/v1/calendars/-x", NIGHT)
+    assert named.status_code == 422
+    assert "1 to 64 letters, digits" in named.json()["detail"]
     assert world.send("PUT", PATH, NIGHT, if_match="x").status_code == 400
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from commandside.definition import FIELDS, NOT_YET
+from domain.problem import TABLE
 from domain.run.decide import Result
 from domain.run.events import OK
 from tests.api.test_queries import fire
@@ -145,3 +146,20 @@ def test_every_reference_on_the_page_leads_somewhere(world: World) -> None:
     names = set(re.findall(r"#/components/schemas/(\w+)", str(page)))
     assert names <= set(page["components"]["schemas"])
     assert page["openapi"] == "3.1.0"
+
+
+def test_a_body_that_is_no_json_is_a_text_on_the_page(world: World) -> None:
+    page = Page(world)
+    content = page.operation("PUT", "/v1/calendars/x")["requestBody"]["content"]
+    assert content["text/calendar"]["schema"] == {"type": "string"}
+    assert content["application/json"]["schema"]["type"] == "object"
+
+
+def test_a_status_on_the_page_has_the_titles_of_all_problems_that_have_it(world: World) -> None:
+    page = Page(world)
+    for path, methods in page.page["paths"].items():
+        for method, operation in methods.items():
+            for status, said in operation["responses"].items():
+                if "application/problem+json" in said["content"]:
+                    titles = {kind.title for kind in TABLE.values() if str(kind.status) == status}
+                    assert set(said["description"].split("; ")) == titles, (method, path)

@@ -153,6 +153,7 @@ def test_a_rule_without_an_end_is_worked_out_for_some_years_and_says_so() -> Non
         (file("DTSTART;TZID=Mars/Base:20261224T120000"), "'Mars/Base' is no IANA time zone"),
         (file(f"{ALL_DAY}\nRRULE:FREQ=SECONDLY"), "RRULE: FREQ=SECONDLY"),
         (file(f"{ALL_DAY}\nRRULE:FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30"), "RRULE: never matches"),
+        (file(f"{ALL_DAY}\nRRULE:FREQ=OFTEN"), "event 1 (no SUMMARY): Expected frequency"),
         (file("DTSTART;VALUE=DATE:21050101"), "1970 to 2099"),
         (file("DTSTART;VALUE=DATE:19600101\nRRULE:FREQ=YEARLY"), "in 1970 or later"),
         (file(*[ALL_DAY] * (EVENTS_MAX + 1)), "2001 events; a calendar has at most 2000"),

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from commandside.command_port import LAST_EVENTS_MAX, CommandLog
+from commandside.given import with_values
 from domain.catalogue import DomainEvent
 from domain.envelope import Decision, Rejected
 from domain.instant import rfc3339
@@ -86,7 +87,7 @@ def read(body: dict[str, Any]) -> tuple[Range, str, bool]:
     if not isinstance(reason, str) or len(reason) > REASON_MAX:
         wrong.append(Refused("/reason", f"a text of at most {REASON_MAX} characters"))
     if wrong:
-        raise invalid(wrong)
+        raise invalid(with_values(wrong, body))
     return Range(ends["from"], ends["to"], rerun), reason, dry_run
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from commandside.given import with_values
 from domain.instant import EPOCH_ORDINAL
 from domain.problem import Reason, invalid
 from domain.refusal import Refused, token
@@ -72,7 +73,7 @@ def read_calendar(
     if "ics" in body and not reader.wrong:
         zone, until = reader.file(ics, zone, at)
     if reader.wrong:
-        raise invalid(reader.wrong)
+        raise invalid(with_values(reader.wrong, body))
     exclusion = Exclusion(
         name, 0, zone, packed(reader.local), packed(reader.instants), packed(reader.week)
     )

@@ -18,6 +18,7 @@ import msgspec
 
 from commandside import destination, policies
 from commandside.calendar_body import EXCLUDE_MAX, NAME, NAME_SAYS
+from commandside.given import with_values
 from commandside.patch import PAYLOADS, lifted, over, removes_payload
 from commandside.placement import TO_CHOOSE
 from commandside.when import RECURRING, SPAN, counts_ends, read_span, read_when
@@ -260,7 +261,7 @@ class _Reader:
         for name in sections:
             _READERS[name](self)
         if self.wrong:
-            raise invalid(self.wrong)
+            raise invalid(with_values(self.wrong, self.body))
         return self.values
 
     # ------------------------------------------------------------ sections

@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from commandside.calendars import TenantCalendars, resolved
 from commandside.definition import Definitions
+from commandside.given import with_values
 from commandside.language import FIELD, Teller, language_of, told
 from commandside.load import Load, Loads, New
 from commandside.placement import TO_CHOOSE
@@ -173,7 +174,7 @@ def _asked(body: Mapping[str, Any], at: int) -> tuple[int, int, str]:
         if after < 0:
             wrong.append(Refused("/after", "a string: RFC 3339, from 1970 on"))
     if wrong:
-        raise invalid(wrong)
+        raise invalid(with_values(wrong, body))
     return count, after, load
 
 

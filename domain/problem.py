@@ -67,6 +67,10 @@ class Reason(Protocol):
     def detail(self) -> str:
         """What would be right."""
 
+    @property
+    def value(self) -> str:
+        """What was given, as JSON, cut; empty where that is not said."""
+
 
 class Problem(Exception):
     """A refused request: `code` is one of TABLE, `detail` a sentence, `errors` the fields."""
@@ -105,9 +109,10 @@ class Problem(Exception):
 def _named(reason: Reason) -> dict[str, str]:
     mark, name = reason.pointer[:1], reason.pointer[1:]
     place = {PARAMETER: "parameter", HEADER: "header"}.get(mark)
+    value = {"value": reason.value} if reason.value else {}
     if place is None:
-        return {"pointer": reason.pointer, "detail": reason.detail}
-    return {place: name, "detail": reason.detail}
+        return {"pointer": reason.pointer, "detail": reason.detail} | value
+    return {place: name, "detail": reason.detail} | value
 
 
 def invalid(errors: Iterable[Reason]) -> Problem:

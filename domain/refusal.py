@@ -8,6 +8,8 @@ class Refused(msgspec.Struct, frozen=True):
 
     pointer: str
     detail: str
+    value: str = ""
+    """What was given, as JSON, cut; empty where that is not said."""
 
 
 def token(name: str) -> str:

@@ -30,7 +30,11 @@ PROBLEM: Final[dict[str, Any]] = {
                     "pointer": {"type": "string", "description": "JSON pointer into the body"},
                     "parameter": {"type": "string"},
                     "header": {"type": "string"},
-                    "detail": {"type": "string"},
+                    "detail": {"type": "string", "description": "what would be right"},
+                    "value": {
+                        "type": "string",
+                        "description": "what was given, as JSON, cut; never of what may be secret",
+                    },
                 },
                 "required": ["detail"],
                 "additionalProperties": False,

@@ -29,6 +29,7 @@ from commandside.api.requests import (
 )
 from commandside.asked import Done, Sent
 from commandside.batch import Batch, LineReply, Report
+from commandside.given import with_values
 from commandside.jobs import Jobs
 from commandside.preview import Preview, Previews
 from commandside.reading import read_job, read_object
@@ -154,7 +155,8 @@ def _commands(jobs: Jobs) -> list[HTTPRouteHandler]:
             try:
                 until = read_instant(fields["until"])
             except ValueError as error:
-                raise invalid((Refused("/until", str(error)),)) from error
+                wrong = (Refused("/until", str(error)),)
+                raise invalid(with_values(wrong, fields)) from error
         return _answer(await jobs.pause(command, fields.get("reason", ""), until))
 
     @post(
@@ -167,7 +169,8 @@ def _commands(jobs: Jobs) -> list[HTTPRouteHandler]:
         command = asked(request, job_id, "resume", raw, keyed=True)
         catch_up = fields.get("catch_up", USUAL)
         if "catch_up" in fields and catch_up not in CATCH_UPS:
-            raise invalid((Refused("/catch_up", f"one of {', '.join(CATCH_UPS)}"),))
+            wrong = (Refused("/catch_up", f"one of {', '.join(CATCH_UPS)}"),)
+            raise invalid(with_values(wrong, fields))
         return _answer(await jobs.resume(command, fields.get("reason", ""), catch_up))
 
     @post(
@@ -180,7 +183,7 @@ def _commands(jobs: Jobs) -> list[HTTPRouteHandler]:
         command = asked(request, job_id, "trigger", raw, keyed=True)
         overlap = fields.get("overlap", "skip")
         if overlap not in ("skip", "allow"):
-            raise invalid((Refused("/overlap", "skip or allow"),))
+            raise invalid(with_values((Refused("/overlap", "skip or allow"),), fields))
         allow = overlap == "allow"
         return _answer(await jobs.trigger(command, fields.get("reason", ""), allow_overlap=allow))
 
@@ -224,7 +227,7 @@ async def _because(request: HttpRequest, *fields: str) -> tuple[bytes, dict[str,
         elif not isinstance(value, str) or len(value) > past.REASON_MAX:
             wrong.append(Refused(pointer, f"a text of at most {past.REASON_MAX} characters"))
     if wrong:
-        raise invalid(wrong)
+        raise invalid(with_values(wrong, body))
     return raw, body
 
 

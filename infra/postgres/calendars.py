@@ -23,6 +23,9 @@ insert into calendars (tenant_id, name, version, deleted) values (%(tenant)s, %(
 on conflict (tenant_id, name) do update set name = excluded.name
 returning version, deleted
 """
+_FORGET: Final = """
+delete from calendars where tenant_id = %(tenant)s and name = %(name)s and version = 0
+"""
 _LOCK_KNOWN: Final = """
 select version from calendars
 where tenant_id = %(tenant)s and name = %(name)s and not deleted for update
@@ -136,6 +139,8 @@ class PostgresCalendars:
             now = 0 if deleted else version
             refused = _refused(connection, values, now, if_version)
             if refused is not None:
+                if not version:
+                    connection.execute(_FORGET, values)
                 return refused
             if not deleted:
                 row = _calendar(_one(connection, _VERSION, values))

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from commandside.command_port import Accepted, CommandLog
+from commandside.replies import Instant
 from domain import ids
 from domain.envelope import Decision, Rejected
 from domain.instant import rfc3339
@@ -26,7 +27,6 @@ from domain.run.report import Result
 
 RESULT_BYTES: Final = 1_024
 """Kept of what a handler says at its end, as of an answer's body; the rest is cut."""
-Instant = Annotated[str, Meta(description="RFC 3339, UTC, milliseconds")]
 
 _STATUS: Final = {e.RETRY: "waiting"}
 _SUPERSEDED: Final = Rejected("superseded", "a later attempt has taken this one's place")

@@ -13,7 +13,7 @@ import icalendar
 from icalendar.error import BrokenCalendarProperty
 from icalendar.timezone.windows_to_olson import WINDOWS_TO_OLSON
 
-from commandside.calendar_body import DAY_S, RANGES_MAX, Content, in_bounds
+from commandside.calendar_body import DAY_S, Content, in_bounds
 from domain.refusal import Refused
 from domain.schedule import zone
 from domain.schedule.rrule import parse_rrule
@@ -93,8 +93,6 @@ class _File:
                 raise _Wrong(f"{named}: {said}") from error
             except _Wrong as wrong:
                 raise _Wrong(f"{named}: {wrong}") from wrong
-        if len(self.ranges) + len(self.instants) > OCCURRENCES_MAX:
-            raise _Wrong(f"more than {RANGES_MAX} stretches of time")
         until = self.end_s * 1000 if self.cut else 0
         return Content(tuple(self.ranges), tuple(self.instants), (), self.zone, until)
 

@@ -11,7 +11,7 @@ from domain.schedule import zone
 from domain.schedule.cron import DIALECTS
 from domain.schedule.delay import ORIGINS
 from domain.schedule.once import read_instant
-from domain.schedule.schedule import FixedDelay, ScheduleSpec, plan, warnings
+from domain.schedule.schedule import FixedDelay, Plan, ScheduleBreach, ScheduleSpec, plan, warnings
 from domain.schedule.telling import local_text
 from infra.cli.schedule_lines import COUNT, COUNT_MAX, answer_lines, instant_text
 from infra.clock import wall_ms
@@ -20,11 +20,15 @@ from infra.languages.descriptor import CronTeller
 REFUSED: Final = 1
 _MIN_INTERVAL_S: Final = 60
 _TELLER: Final = CronTeller()
+Refusals = tuple[Refused, ...]
 
 
 def main(typed: list[str]) -> int:
     """Run `tocsin schedule` with its words; returns the exit status."""
-    words = _parser().parse_args(typed)
+    parser = _parser()
+    words = parser.parse_args(typed)
+    if words.exclude and getattr(words, "jsonl", False):
+        parser.error("--exclude is not for --jsonl: it is asked about one schedule")
     if getattr(words, "jsonl", False):
         with open(sys.stdin.fileno(), "rb", closefd=False) as source:  # its type has read1
             answer_lines(source, sys.stdout.buffer, wall_ms, words.min_interval)
@@ -38,12 +42,15 @@ def main(typed: list[str]) -> int:
         return _refused((Refused("/after", str(error)),))
     if isinstance(spec, FixedDelay):
         words.count = 1  # what follows it depends on how long the run takes
+    slots = _slots(spec, words, after)
+    if isinstance(slots, tuple):
+        return _refused(slots)
     if words.action == "next":
-        _list(spec, after, words.count)
+        _list(spec, slots, after, words.count)
         if isinstance(spec, FixedDelay):
             print(*warnings(spec, after), sep="\n", file=sys.stderr)
     elif words.action == "explain":
-        _explain(spec, after, words)
+        _explain(spec, slots, after, words)
     else:
         print(f"{told(_TELLER, spec, words.language)[0]} (zone data {zone.VERSION})")
     return 0
@@ -78,6 +85,12 @@ def _schedule_words(action: argparse.ArgumentParser) -> None:
         "--dialect", metavar="NAME", help=f"of the cron text: {', '.join(DIALECTS)}; default: vixie"
     )
     action.add_argument("--gap", metavar="WORD", help="where the clock goes forward: next, skip")
+    action.add_argument(
+        "--exclude",
+        action="append",
+        metavar="FILE",
+        help="leave out what an iCalendar file, or the JSON of a calendar, says; may be repeated",
+    )
     action.add_argument("--fold", metavar="WORD", help="where it goes back: first, last, both")
     action.add_argument(
         "--language",
@@ -120,21 +133,40 @@ def _body(words: argparse.Namespace) -> dict[str, Any]:
     return given | {"dst": dst} if dst else given
 
 
-def _refused(reasons: tuple[Refused, ...]) -> int:
+def _slots(spec: ScheduleSpec, words: argparse.Namespace, after: int) -> Plan | Refusals:
+    """Return the plan, without what files exclude, or what is wrong with those."""
+    if not words.exclude:
+        return plan(spec)
+    if isinstance(spec, FixedDelay):
+        return (Refused("/exclude", "not beside --from: a delay after an end has no slots"),)
+    from infra.cli.schedule_exclude import plan_without  # slow to load, and seldom asked for
+
+    slots = plan_without(spec, words.exclude, wall_ms())
+    if isinstance(slots, tuple):
+        return slots
+    try:
+        if slots.next_after(after) is not None:
+            return slots
+    except ScheduleBreach as breach:
+        return (Refused("/exclude", f"never runs: {breach}"),)
+    return (Refused("/exclude", "never runs: nothing is left of the schedule"),)
+
+
+def _refused(reasons: Refusals) -> int:
     for reason in reasons:
         print(f"{reason.pointer[1:]}: {reason.detail}", file=sys.stderr)
     return REFUSED
 
 
-def _list(spec: ScheduleSpec, after: int, count: int) -> None:
-    slots, slot = plan(spec), plan(spec).next_after(after)
+def _list(spec: ScheduleSpec, slots: Plan, after: int, count: int) -> None:
+    slot = slots.next_after(after)
     while slot is not None and count:
         print(f"{instant_text(slot)}  {local_text(spec, slot)}")
         slot, count = slots.next_after(slot), count - 1
 
 
-def _explain(spec: ScheduleSpec, after: int, words: argparse.Namespace) -> None:
+def _explain(spec: ScheduleSpec, slots: Plan, after: int, words: argparse.Namespace) -> None:
     print(told(_TELLER, spec, words.language)[0])
     for sentence in warnings(spec, after):
         print(f"- {sentence}")
-    _list(spec, after, words.count)
+    _list(spec, slots, after, words.count)

@@ -14,14 +14,12 @@ from domain.opaque import Seal, completion_token
 from domain.run.state import Facts
 from domain.target import BASIC, Header, HttpTarget
 
-_OWN_KEY: Final = (ids.MANUAL, ids.BESIDE, ids.RERUN)
-"""Kinds of run whose key is not their instant's."""
 USER_AGENT: Final = b"User-Agent: Tocsin/0.1"
 
 
 def occurrence_key(template: str, run: Facts) -> str:
     """Return the idempotency key of a run's occurrence, the same for every attempt."""
-    suffix = manual_suffix(run.run_id) if run.kind in _OWN_KEY else ""
+    suffix = manual_suffix(run.run_id) if run.kind in ids.OWN_KEY else ""
     return render(Template(template), ids.text(ids.JOB, run.job_id), run.nominal, suffix)
 
 

@@ -81,11 +81,11 @@ class CommandLog(Protocol):
         """Return events of a stream of this job (its own, or a run's), from version `after` + 1."""
 
     async def told(
-        self, job_id: bytes, kinds: Sequence[type[DomainEvent]], limit: int
+        self, stream_id: bytes, kinds: Sequence[type[DomainEvent]], limit: int
     ) -> list[tuple[int, DomainEvent]]:
-        """Return the newest `limit` events of these kinds in a job's stream, in order.
+        """Return the newest `limit` events of these kinds in a job's or run's stream, in order.
 
-        Each with its version.
+        Each with its version; of whichever tenant: the caller compares.
         """
 
     async def last_events(self, stream_ids: Sequence[bytes]) -> dict[bytes, DomainEvent]:

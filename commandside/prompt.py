@@ -46,10 +46,10 @@ class PromptLog:
         return await self._log.due_per_second(windows)
 
     async def told(
-        self, job_id: bytes, kinds: Sequence[type[DomainEvent]], limit: int
+        self, stream_id: bytes, kinds: Sequence[type[DomainEvent]], limit: int
     ) -> list[tuple[int, DomainEvent]]:
-        """Return the newest events of these kinds in a job's stream, in order."""
-        return await self._log.told(job_id, kinds, limit)
+        """Return the newest events of these kinds in a stream, in order."""
+        return await self._log.told(stream_id, kinds, limit)
 
     async def last_events(self, stream_ids: Sequence[bytes]) -> dict[bytes, DomainEvent]:
         """Return the last event of each stream that exists."""

@@ -26,6 +26,7 @@ NAMES: Final[dict[type, str]] = {
     job.Failing: "job.failing.v1",
     job.BackfillRequested: "job.backfill-requested.v1",
     job.BackfillMoved: "job.backfill-moved.v1",
+    job.RedriveRequested: "job.redrive-requested.v1",
     run.Scheduled: "run.scheduled.v1",
     run.Leased: "run.leased.v1",
     run.Accepted: "run.accepted.v1",

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from domain.ids import OWN_KEY_BYTES
 from domain.refusal import Refused
 
 TEMPLATE_BYTES_MAX: Final = 200
@@ -45,7 +46,7 @@ def manual_suffix(run_id: bytes) -> str:
 
     The id's last bytes: its first ones are the instant, which two such runs may share.
     """
-    return f"-m-{run_id[-4:].hex()}"
+    return f"-m-{run_id[-OWN_KEY_BYTES:].hex()}"
 
 
 def render(template: Template, job_text_id: str, scheduled_ts: int, suffix: str = "") -> str:

@@ -12,14 +12,19 @@ TENANT: Final = "tn"
 JOB: Final = "jb"
 RUN: Final = "rn"
 
-SLOT, MANUAL, BACKFILL, REDRIVE, BESIDE, RERUN = 0, 1, 2, 3, 4, 5
+SLOT, MANUAL, BACKFILL, REDRIVE, BESIDE, RERUN, REDRIVE_OWN = 0, 1, 2, 3, 4, 5, 6
 """Kinds of run. Only `SLOT` runs are links of the job's chain.
 
 `BESIDE` is a manual run that was asked for beside whatever is in flight; its id is a manual one's.
-`RERUN` is a backfill run with a key of its own; its id is a backfill's.
+`RERUN` is a backfill run with a key of its own; its id is a backfill's. `REDRIVE_OWN` is a redrive
+of a run with a key of its own; its id is a redrive's.
 """
 
-KIND_NAMES: Final = ("slot", "manual", "backfill", "redrive", "manual", "backfill")
+KIND_NAMES: Final = ("slot", "manual", "backfill", "redrive", "manual", "backfill", "redrive")
+
+OWN_KEY: Final = (MANUAL, BESIDE, RERUN, REDRIVE_OWN)
+"""Kinds of run whose key is not their instant's, but ends in the last bytes of their id."""
+OWN_KEY_BYTES: Final = 4
 
 
 def text(prefix: str, raw: bytes) -> str:
@@ -60,8 +65,8 @@ def command_id_of(tenant_id: bytes, key: str) -> bytes:
 def run_id(job_id: bytes, life: int, nominal: int, kind: int, salt: bytes = b"") -> bytes:
     """Return the stream id of one occurrence: UUIDv8, time-ordered by its nominal instant (ms).
 
-    `salt` is the command id of a manual run, the generation (4 bytes) of a backfill or redrive; a
-    slot's is its job's spec version (`slot_id`).
+    `salt` is the command id of a manual run, the generation (4 bytes) of a backfill, the dead run
+    of a redrive; a slot's is its job's spec version (`slot_id`).
     """
     digest = blake2b(digest_size=10, person=b"run")
     digest.update(b"%b%d/%d/%d/%b" % (job_id, life, nominal, kind, salt))
@@ -82,6 +87,14 @@ def backfill_id(job_id: bytes, life: int, nominal: int, generation: int) -> byte
     share one.
     """
     return run_id(job_id, life, nominal, BACKFILL, generation.to_bytes(4, "big"))
+
+
+def redrive_id(job_id: bytes, nominal: int, dead: bytes) -> bytes:
+    """Return the stream id of the run that takes the place of a dead one: there is one at most.
+
+    It ends as the dead run's id does, because the key of a run may end so.
+    """
+    return run_id(job_id, 0, nominal, REDRIVE, dead)[:-OWN_KEY_BYTES] + dead[-OWN_KEY_BYTES:]
 
 
 def slot_id(job_id: bytes, life: int, nominal: int, spec_version: int) -> bytes:

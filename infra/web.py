@@ -20,6 +20,7 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 import commandside.api.calendar_routes
 import commandside.api.completion_routes
+import commandside.api.redrive_routes
 import commandside.api.routes
 import queryside.api.routes
 from commandside.api.completion_routes import BY_RUN
@@ -35,6 +36,7 @@ from commandside.keys import KeyRing
 from commandside.load import Loads
 from commandside.ports import KeyGone, NewId, Resting, Vault
 from commandside.preview import Previews
+from commandside.redrive import Redrives
 from commandside.secret_keeper import SecretKeeper
 from commandside.secret_port import SecretStore
 from domain.opaque import COMPLETION, POSITION, Seal
@@ -130,6 +132,13 @@ def build_app(
         routes += commandside.api.routes.handlers(jobs, previews, _report)
         routes += secret_handlers(secrets)
         routes += commandside.api.calendar_routes.handlers(calendars)
+        redrives = Redrives(
+            ports.log,
+            ports.views.history if ports.views else None,
+            now=ports.now,
+            positions=positions,
+        )
+        routes += commandside.api.redrive_routes.handlers(redrives)
         completions = Completions(ports.log, Seal(ports.secret, COMPLETION))
         routes += commandside.api.completion_routes.handlers(completions)
     page = _ENCODE(document(routes))

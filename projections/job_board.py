@@ -47,6 +47,7 @@ def _change(recorded: Recorded) -> BoardChange | None:
             | e.CatchUpClosed()
             | e.BackfillRequested()
             | e.BackfillMoved()
+            | e.RedriveRequested()
         ):
             # The job is what it was; only its version is another, as its own answer shows it.
             return _status(recorded, "", 0)

@@ -15,6 +15,7 @@ from domain.catalogue import DomainEvent
 from domain.job.state import JobState
 from domain.run.events import Event as RunEvent
 from domain.run.state import OpenRun
+from projections.dead_letters import DeadFilter, DeadPlace
 from projections.rows import AttemptRow, BoardRow, RunRow
 
 Kind = TypeVar("Kind", bound=RunEvent)
@@ -57,6 +58,14 @@ class Truth(Protocol):
         self, job_id: bytes, stream_id: bytes, after: int, limit: int
     ) -> list[DomainEvent]:
         """Return events of a stream of this job (its own, or a run's), from version `after` + 1."""
+
+    async def told(
+        self, stream_id: bytes, kinds: Sequence[type[DomainEvent]], limit: int
+    ) -> list[tuple[int, DomainEvent]]:
+        """Return the newest `limit` events of these kinds in a stream, in order, with versions."""
+
+    async def last_events(self, stream_ids: Sequence[bytes]) -> dict[bytes, DomainEvent]:
+        """Return the last event of each stream that exists, of up to 5,000."""
 
     async def latest(self, run_ids: Sequence[bytes], kind: type[Kind]) -> dict[bytes, Kind]:
         """Return the newest event of one kind in each of these runs' streams, where there is one.
@@ -148,6 +157,28 @@ class RunHistory(Protocol):
         Those that follow `edge`, or with `newer` those right before it; `edge` itself never. Each
         run has at most ATTEMPTS_SHOWN attempts, the newest.
         """
+
+    def dead(
+        self,
+        tenant_id: bytes,
+        wanted: DeadFilter,
+        edge: DeadPlace | None,
+        limit: int,
+        *,
+        newer: bool = False,
+    ) -> list[RunLine]:
+        """Return up to `limit` dead runs next to `edge`, as `page` does, by when they ended."""
+
+    def dead_rows(
+        self,
+        tenant_id: bytes,
+        wanted: DeadFilter,
+        edge: DeadPlace | None,
+        limit: int,
+        *,
+        newer: bool = False,
+    ) -> list[RunRow]:
+        """Return the same without attempts."""
 
 
 class Freshness(Protocol):

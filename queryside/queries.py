@@ -5,22 +5,25 @@ from views; a caller who brings the `position` of a command waits for its view.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from domain import ids
+from domain.instant import LAST
 from domain.job import events as e
 from domain.job import state as s
 from domain.opaque import Seal, read_position
 from domain.problem import PARAMETER, Problem, invalid
 from domain.refusal import Refused
 from domain.run import state as rs
-from domain.run.events import Progressed
+from domain.run.events import DEAD, Progressed
+from domain.schedule.once import read_instant
 from domain.schedule.schedule import OneTime, parse_one_time
 from domain.tenant import Caller
 from projections import job_board, run_history
+from projections.dead_letters import DeadFilter, DeadPlace
 from queryside import shown
 from queryside.pages import Cursors, Cut, Edge, cut, limit_of
 from queryside.ports import (
@@ -36,6 +39,9 @@ from queryside.ports import (
     Truth,
 )
 
+REDRIVES_READ: Final = 1_000
+"""Commands of one job that are looked through for whose place a redrive took."""
+_REDRIVES: Final = (ids.REDRIVE, ids.REDRIVE_OWN)
 WAIT_S: Final = 2.0
 """How long a list waits for its view; then it says so."""
 POLL_S: Final = 0.025
@@ -44,6 +50,7 @@ VERSION_DIGITS: Final = 9
 STATUSES: Final = ("active", "paused", "finished", "cancelled")
 LABELS_ASKED_MAX: Final = 10
 TEXT_MAX: Final = 253
+CAUSE_MAX: Final = 64
 
 
 class Views(msgspec.Struct, frozen=True):
@@ -203,7 +210,57 @@ class Queries:
         ends = _ends(page, cursors, lambda line: (line.run.nominal, line.run.run_id))
         said = await self._progress(standing.runs, {line.run.run_id for line in page.lines})
         items = [shown.run_item(line, said.get(line.run.run_id)) for line in page.lines]
+        await self._link_redrives(page.lines, items)
         return shown.RunPage(items, *ends)
+
+    async def dead_letters(
+        self,
+        caller: Caller,
+        wanted: DeadFilter,
+        *,
+        limit: str | None,
+        cursor: str | None,
+        position: str | None,
+    ) -> shown.DeadLetterPage:
+        """Return a page of the tenant's dead runs, the last to end first, redriven ones too."""
+        views = self._lists()
+        count = limit_of(limit)
+        cursors = self._cursors_of(caller, b"dead", msgspec.msgpack.encode(wanted))
+        edge = cursors.read(cursor)
+        await self._wait_for(views, run_history.VIEW, caller, position)
+        place = DeadPlace(edge.number, edge.id) if edge else None
+        newer = edge is not None and edge.newer
+        lines = await asyncio.to_thread(
+            views.history.dead, caller.tenant_id, wanted, place, count + 1, newer=newer
+        )
+        page = cut(lines, count, edge)
+        ends = _ends(page, cursors, lambda line: (line.run.ended_at, line.run.run_id))
+        items = [shown.dead_letter(line) for line in page.lines]
+        await self._link_redrives(page.lines, items)
+        return shown.DeadLetterPage(items, *ends)
+
+    async def _link_redrives(
+        self, lines: Sequence[RunLine], items: Sequence[shown.RunItem]
+    ) -> None:
+        """Say of dead runs which run took their place, and of redrives whose place they took."""
+        by_dead = {
+            row.run_id: ids.redrive_id(row.job_id, row.nominal, row.run_id)
+            for row in (line.run for line in lines)
+            if row.status == DEAD
+        }
+        redriven = await self._truth.last_events(tuple(by_dead.values())) if by_dead else {}
+        of: dict[bytes, bytes] = {}
+        for job_id in {line.run.job_id for line in lines if line.run.kind in _REDRIVES}:
+            for _, event in await self._truth.told(job_id, (e.RedriveRequested,), REDRIVES_READ):
+                assert isinstance(event, e.RedriveRequested)
+                of.update(zip(event.runs, event.redriven, strict=True))
+        for line, item in zip(lines, items, strict=True):
+            run = line.run.run_id
+            by = by_dead.get(run)
+            if by is not None and by in redriven:
+                item.redriven_by = shown.redriven_by(by, redriven[by])
+            if run in of:
+                item.redrive_of = ids.text(ids.RUN, of[run])
 
     async def _progress(
         self, runs: tuple[rs.OpenRun, ...], asked: set[bytes]
@@ -261,6 +318,29 @@ def _check(wanted: JobFilter) -> None:
             wrong.append(Refused(f"{PARAMETER}{name}", f"at most {TEXT_MAX} characters"))
     if wrong:
         raise invalid(wrong)
+
+
+def dead_filter(asked: Mapping[str, str]) -> DeadFilter:
+    """Read the parameters of a list of dead letters; raises Problem."""
+    wrong = []
+    job_id = ids.parse(ids.JOB, asked["job_id"]) if "job_id" in asked else b""
+    if job_id is None:
+        wrong.append(Refused(f"{PARAMETER}job_id", "the id of a job: jb_ and 32 hex digits"))
+    cause = asked.get("cause", "")
+    if len(cause) > CAUSE_MAX or ("cause" in asked and not cause):
+        wrong.append(Refused(f"{PARAMETER}cause", f"a text of 1 to {CAUSE_MAX} characters"))
+    bounds = {"since": 0, "until": LAST}
+    for name in bounds:
+        if name in asked:
+            try:
+                bounds[name] = read_instant(asked[name])
+            except ValueError as error:
+                wrong.append(Refused(f"{PARAMETER}{name}", str(error)))
+    if bounds["since"] > bounds["until"]:
+        wrong.append(Refused(f"{PARAMETER}since", "not later than until"))
+    if wrong:
+        raise invalid(wrong)
+    return DeadFilter(job_id or b"", cause, bounds["since"], bounds["until"])
 
 
 def labels_of(texts: list[str]) -> tuple[tuple[str, str], ...]:

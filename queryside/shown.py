@@ -12,6 +12,7 @@ from domain.ids import JOB, KIND_NAMES, RUN, text
 from domain.instant import rfc3339
 from domain.job import state as s
 from domain.job.events import JobSpec
+from domain.job.redrive import status_of
 from domain.run import state as rs
 from domain.run.events import Passed, Progressed
 from domain.schedule.exclusion import Exclusion
@@ -119,6 +120,13 @@ class ProgressShown(msgspec.Struct):
     at: Instant
 
 
+class RedriveShown(msgspec.Struct):
+    """The run that took the place of a dead one, and how that stands."""
+
+    run_id: str
+    status: str
+
+
 class RunItem(msgspec.Struct, kw_only=True):
     """One occurrence, or with `count` slots up to `last` that share a verdict and have no run."""
 
@@ -136,6 +144,16 @@ class RunItem(msgspec.Struct, kw_only=True):
     last: Instant | UnsetType = UNSET
     count: int | UnsetType | None = UNSET
     progress: ProgressShown | UnsetType = UNSET
+    redrive_of: Annotated[str, Meta(description="the dead run whose place it took")] | UnsetType = (
+        UNSET
+    )
+    redriven_by: RedriveShown | UnsetType = UNSET
+
+
+class DeadLetter(RunItem, kw_only=True):
+    """A run that ended dead."""
+
+    job_id: str
 
 
 class EventItem(msgspec.Struct, kw_only=True):
@@ -160,6 +178,14 @@ class RunPage(msgspec.Struct):
     """A page of runs."""
 
     items: list[RunItem]
+    next_cursor: str | None
+    prev_cursor: str | None
+
+
+class DeadLetterPage(msgspec.Struct):
+    """A page of dead letters."""
+
+    items: list[DeadLetter]
     next_cursor: str | None
     prev_cursor: str | None
 
@@ -293,6 +319,18 @@ def run_item(line: RunLine, said: Progressed | None = None) -> RunItem:
     return found
 
 
+def dead_letter(line: RunLine) -> DeadLetter:
+    """Show a run that ended dead."""
+    item = run_item(line)
+    fields = {name: getattr(item, name) for name in item.__struct_fields__}
+    return DeadLetter(job_id=text(JOB, line.run.job_id), **fields)
+
+
+def redriven_by(run_id: bytes, last: DomainEvent) -> RedriveShown:
+    """Show a redrive by the last event of its stream."""
+    return RedriveShown(text(RUN, run_id), status_of(last))
+
+
 def _attempt(row: AttemptRow) -> AttemptItem:
     return AttemptItem(
         attempt=row.attempt,
@@ -349,7 +387,7 @@ _HIDDEN: Final = frozenset(
 _INSTANTS: Final = frozenset(
     {"nominal", "due_at", "since", "until", "leased_at", "sent_at", "cursor", "after"}
 )
-_RUNS: Final = frozenset({"run_id", "held", "runs", "in_flight"})
+_RUNS: Final = frozenset({"run_id", "held", "runs", "in_flight", "redriven"})
 
 
 def event_item(version: int, event: DomainEvent) -> EventItem:

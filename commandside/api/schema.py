@@ -15,6 +15,7 @@ from commandside.calendar_body import (
     WEEKLY_MAX,
 )
 from commandside.preview import COUNT, COUNT_MAX, LOADS
+from commandside.redrive import PER_SECOND, PER_SECOND_MAX, REDRIVES, REDRIVES_MAX
 from commandside.secret_port import SCHEMES
 from commandside.when import PARTS_MAX, RUNS_MAX
 from domain.idempotency import TEMPLATE_BYTES_MAX
@@ -394,5 +395,33 @@ FAIL: Final = _object(
             "default": True,
             "description": "false: the run ends here, whatever its retry policy says",
         },
+    }
+)
+REDRIVE: Final = _object(
+    {
+        "job_id": _text("dead letters of this job only", maxLength=35),
+        "cause": _text("of the end: attempts, age, lost, status …", maxLength=64),
+        "since": _text("RFC 3339 with an offset: they ended then, or later", maxLength=40),
+        "until": _text("RFC 3339 with an offset: they ended then, or before", maxLength=40),
+        "limit": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": REDRIVES_MAX,
+            "default": REDRIVES,
+            "description": "so many at most, the oldest first",
+        },
+        "per_second": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": PER_SECOND_MAX,
+            "default": PER_SECOND,
+            "description": "so many are due in each second from now on",
+        },
+        "dry_run": {
+            "type": "boolean",
+            "default": False,
+            "description": "say what would run, and do nothing",
+        },
+        "reason": REASON,
     }
 )

@@ -167,7 +167,7 @@ def sort(
     mine = {
         run.facts.nominal
         for run in runs
-        if run.facts.life == job.facts.life and (run.facts.is_link or run.facts.is_backfill)
+        if run.facts.life == job.facts.life and (run.facts.is_link or run.facts.is_afterthought)
     }
     found: dict[str, list[int]] = {"missed": [], "succeeded": [], "dead": [], "open": []}
     for nominal, last in ends.items():

@@ -255,6 +255,20 @@ class BackfillMoved(Event, frozen=True, tag=13):
     tenant_id: bytes = b""
 
 
+class RedriveRequested(Event, frozen=True, tag=14):
+    """Dead runs were asked for again: each of `redriven` by the run at its place in `runs`.
+
+    The `Scheduled` of those are in the same decision.
+    """
+
+    at: int
+    redriven: tuple[bytes, ...]
+    runs: tuple[bytes, ...]
+    reason: str = ""
+    actor: str = ""
+    tenant_id: bytes = b""
+
+
 JobEvent = (
     Defined
     | Revised
@@ -269,4 +283,5 @@ JobEvent = (
     | Failing
     | BackfillRequested
     | BackfillMoved
+    | RedriveRequested
 )

@@ -137,7 +137,7 @@ def evolve(job_id: bytes, state: JobState | None, event: e.JobEvent) -> JobState
         begun=event.begun if isinstance(event, e.Counted) else state.facts.begun,
         failures=_failures(state.facts, event),
     )
-    if not isinstance(event, e.RunRequested | e.BackfillRequested | e.BackfillMoved):
+    if not isinstance(event, _ASKED):
         facts = msgspec.structs.replace(facts, cursor=event.cursor)
     assert not isinstance(state, Cancelled), "only a definition follows a tombstone"
     match event:
@@ -171,10 +171,16 @@ def evolve(job_id: bytes, state: JobState | None, event: e.JobEvent) -> JobState
         case e.BackfillRequested() | e.BackfillMoved():
             facts = msgspec.structs.replace(facts, backfill=_backfill(facts, event))
             return msgspec.structs.replace(state, facts=facts)
-        case e.RunRequested() | e.CatchUpClosed() | e.Counted() | e.Failing():
+        case (
+            e.RunRequested() | e.RedriveRequested() | e.CatchUpClosed() | e.Counted() | e.Failing()
+        ):
             return msgspec.structs.replace(state, facts=facts)
         case _:
             assert_never(event)
+
+
+_ASKED = e.RunRequested | e.RedriveRequested | e.BackfillRequested | e.BackfillMoved
+"""Events that do not move the cursor."""
 
 
 def _replanned(state: Active | Paused | Finished, facts: Facts, event: e.Replanned) -> JobState:

@@ -88,7 +88,7 @@ class _Lease:
             return self._expire()
         if blocked:
             # In the way of nobody yet: a frontier is skipped, or waits where it is buffered.
-            skips = self.first and overlap == je.SKIP and not self._is_behind_backfill()
+            skips = self.first and overlap == je.SKIP and not self._is_behind_afterthought()
             return self._overlap() if skips else None
         return self._grant()
 
@@ -98,11 +98,11 @@ class _Lease:
         return late and self.first and not (spec.is_one_time or spec.is_fixed_delay)
 
     def _is_expired(self) -> bool:
-        """A backfill is late because it was asked for afterwards."""
+        """What was asked for afterwards is late because it was."""
         limit = self.job.facts.spec.max_lateness_ms
         return (
             limit > 0
-            and not self.run.facts.is_backfill
+            and not self.run.facts.is_afterthought
             and self.at - self.run.facts.nominal > limit
         )
 
@@ -115,25 +115,25 @@ class _Lease:
         if self.run.facts.begun or self.run.facts.kind == BESIDE:
             return False
         if self.first and spec.overlap == je.CANCEL_OTHER:
-            # The run of a backfill is waited for: nothing comes in its place.
-            return any(other.facts.is_backfill for other in self.begun)
+            # A backfill or redrive is waited for: nothing comes in its place.
+            return any(other.facts.is_afterthought for other in self.begun)
         limit = spec.overlap_limit if spec.overlap == je.ALLOW else 1
         ahead = len(self.begun)
-        if self.run.facts.is_backfill:
+        if self.run.facts.is_afterthought:
             ahead += sum(map(self._goes_first, self.beside))
         return ahead >= limit
 
     def _goes_first(self, other: s.OpenRun) -> bool:
-        """Tell whether a backfill lets this run pass: without it, one slot would follow the other
+        """Tell whether an afterthought lets this run pass: without it, one would follow the other
         at once, and the chain would wait for the last.
         """
         facts = other.facts
-        waits = isinstance(other, s.Ready) and not facts.begun and not facts.is_backfill
+        waits = isinstance(other, s.Ready) and not facts.begun and not facts.is_afterthought
         return waits and facts.due_at <= self.at
 
-    def _is_behind_backfill(self) -> bool:
-        """Tell whether nothing but a backfill is in the way: it is waited for, not skipped for."""
-        return all(other.facts.is_backfill for other in self.begun)
+    def _is_behind_afterthought(self) -> bool:
+        """Tell whether only a backfill or redrive is in the way: that is no reason to skip."""
+        return all(other.facts.is_afterthought for other in self.begun)
 
     def _grant(self) -> Decision:
         """The run starts; a job that plans at the lease plans its next link."""

@@ -32,7 +32,7 @@ def scheduled(job: js.JobState, link: Link, after: int, at: int) -> e.Scheduled:
 def again(job: js.JobState, facts: s.Facts, due_at: int, at: int, *, cause: str) -> e.Scheduled:
     """Return the `Scheduled` of a run that exists: current spec; body and key pinned once begun."""
     head = job.facts
-    payload = facts.payload_version if facts.begun else head.payload_version
+    payload = facts.payload_version if facts.has_pinned_body else head.payload_version
     return e.Scheduled(
         at,
         facts.job_id,

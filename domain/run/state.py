@@ -13,7 +13,7 @@ from typing import assert_never
 
 import msgspec
 
-from domain.ids import BACKFILL, RERUN, SLOT
+from domain.ids import BACKFILL, REDRIVE, REDRIVE_OWN, RERUN, SLOT
 from domain.run import events as e
 
 
@@ -56,6 +56,21 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     def is_backfill(self) -> bool:
         """Asked for afterwards, as one slot of a past range."""
         return self.kind in (BACKFILL, RERUN)
+
+    @property
+    def is_redrive(self) -> bool:
+        """Asked for in the place of a dead run, with its body and key."""
+        return self.kind in (REDRIVE, REDRIVE_OWN)
+
+    @property
+    def is_afterthought(self) -> bool:
+        """A slot of the past that was asked for afterwards: the chain goes before it."""
+        return self.is_backfill or self.is_redrive
+
+    @property
+    def has_pinned_body(self) -> bool:
+        """The body was sent already, by an attempt of this run or of the dead one."""
+        return self.begun or self.is_redrive
 
 
 class Ready(msgspec.Struct, frozen=True, gc=False):

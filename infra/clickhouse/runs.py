@@ -13,6 +13,7 @@ import msgspec
 from infra.clickhouse.connection import Connection
 from infra.clickhouse.packing import ATTEMPT_COLUMNS, RUN_COLUMNS
 from infra.clickhouse.tables import Tables
+from projections.dead_letters import DeadFilter, DeadPlace
 from projections.rows import AttemptRow, RunRow
 from queryside.ports import ATTEMPTS_SHOWN, RunLine, RunPlace
 
@@ -41,11 +42,26 @@ _BEFORE: Final = """
   and nominal >= {nominal:Int64}
   and (nominal > {nominal:Int64} or run_id > toFixedString(unhex({run:String}), 16))"""
 
+# Dead is an end: whatever rows of such a key are not merged yet, those that say so are equal.
+_DEAD: Final = """
+select {columns} from {table}
+where tenant_id = toFixedString(unhex({{tenant:String}}), 16) and status = 'dead'
+  and ended_at >= {{since:Int64}} and ended_at <= {{until:Int64}}
+  {filter}
+order by ended_at {order}, run_id {order}
+limit 1 by run_id
+limit {{limit:UInt32}}
+"""
+_OF_JOB: Final = " and job_id = toFixedString(unhex({job:String}), 16)"
+_OF_CAUSE: Final = " and cause = {cause:String}"
+_PLACE: Final = """
+  and (ended_at, run_id) {than} ({{ended:Int64}}, toFixedString(unhex({{run:String}}), 16))"""
+
 _ATTEMPTS: Final = """
 select {columns} from (
     select {columns} from {table}
     where tenant_id = toFixedString(unhex({{tenant:String}}), 16)
-      and job_id = toFixedString(unhex({{job:String}}), 16)
+      and job_id in (select toFixedString(unhex(arrayJoin({{jobs:Array(String)}})), 16))
       and nominal >= {{first:Int64}} and nominal <= {{last:Int64}}
       and has({{runs:Array(String)}}, hex(run_id))
     order by run_id, attempt, position desc
@@ -93,12 +109,61 @@ class ClickHouseRuns:
         runs = [RunRow(*row) for row in self._rows(statement, values)]
         if newer:
             runs.reverse()
-        attempts = self._attempts(values, [run for run in runs if run.attempts > 0])
-        return [RunLine(run, tuple(attempts.get(run.run_id, ()))) for run in runs]
+        return self._lines(values, runs)
+
+    def dead(
+        self,
+        tenant_id: bytes,
+        wanted: DeadFilter,
+        edge: DeadPlace | None,
+        limit: int,
+        *,
+        newer: bool = False,
+    ) -> list[RunLine]:
+        """Return up to `limit` dead runs next to `edge`, the last to end first, with attempts."""
+        runs = self.dead_rows(tenant_id, wanted, edge, limit, newer=newer)
+        return self._lines({"tenant": tenant_id.hex()}, runs)
+
+    def dead_rows(
+        self,
+        tenant_id: bytes,
+        wanted: DeadFilter,
+        edge: DeadPlace | None,
+        limit: int,
+        *,
+        newer: bool = False,
+    ) -> list[RunRow]:
+        """Return the same without attempts."""
+        values: dict[str, Any] = {
+            "tenant": tenant_id.hex(),
+            "since": wanted.since,
+            "until": wanted.until,
+            "limit": limit,
+        }
+        filters = ""
+        if wanted.job_id:
+            values["job"], filters = wanted.job_id.hex(), filters + _OF_JOB
+        if wanted.cause:
+            values["cause"], filters = wanted.cause, filters + _OF_CAUSE
+        if edge is not None:
+            values |= {"ended": edge.ended_at, "run": edge.run_id.hex()}
+            filters += _PLACE.format(than=">" if newer else "<")
+        statement = _DEAD.format(
+            columns=", ".join(RUN_COLUMNS),
+            table=self._tables.runs,
+            filter=filters,
+            order="asc" if newer else "desc",
+        )
+        runs = [RunRow(*row) for row in self._rows(statement, values)]
+        return runs[::-1] if newer else runs
 
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
+
+    def _lines(self, values: dict[str, Any], runs: Sequence[RunRow]) -> list[RunLine]:
+        attempts = self._attempts(values, [run for run in runs if run.attempts > 0])
+        return [RunLine(run, tuple(attempts.get(run.run_id, ()))) for run in runs]
 
     def _attempts(
         self, values: dict[str, Any], runs: Sequence[RunRow]
@@ -109,7 +174,7 @@ class ClickHouseRuns:
             return found
         asked = {
             "tenant": values["tenant"],
-            "job": values["job"],
+            "jobs": sorted({run.job_id.hex() for run in runs}),
             "first": min(run.nominal for run in runs),
             "last": max(run.nominal for run in runs),
             "runs": [run.run_id.hex().upper() for run in runs],

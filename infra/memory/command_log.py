@@ -92,11 +92,11 @@ class MemoryCommandLog:
         return self._log.events_of(stream_id, after)[:limit] if mine else []
 
     async def told(
-        self, job_id: bytes, kinds: Sequence[type[DomainEvent]], limit: int
+        self, stream_id: bytes, kinds: Sequence[type[DomainEvent]], limit: int
     ) -> list[tuple[int, DomainEvent]]:
-        """Return the newest events of these kinds in a job's stream, in order."""
+        """Return the newest events of these kinds in a stream, in order."""
         self._log.reach()
-        events = enumerate(self._log.events_of(job_id), 1)
+        events = enumerate(self._log.events_of(stream_id), 1)
         return [(n, event) for n, event in events if isinstance(event, tuple(kinds))][-limit:]
 
     async def last_events(self, stream_ids: Sequence[bytes]) -> dict[bytes, DomainEvent]:

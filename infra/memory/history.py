@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from commandside.ports import Unavailable
+from projections.dead_letters import DeadFilter, DeadPlace
 from projections.rows import AttemptRow, RunRow
 from queryside.ports import ATTEMPTS_SHOWN, RunLine, RunPlace
 
@@ -103,9 +104,7 @@ class MemoryRuns:
         newer: bool = False,
     ) -> list[RunLine]:
         """Return up to `limit` rows next to `edge`, newest first, with their attempts."""
-        copy = self._engine.copies.get("")
-        if self._engine.away or copy is None:
-            raise Unavailable("the history is away")
+        copy = self._live()
         mine = [r for k, r in copy.runs.items() if k[:2] == (tenant_id, job_id)]
         mine.sort(key=_place, reverse=True)
         if edge is not None:
@@ -113,6 +112,44 @@ class MemoryRuns:
             mine = [r for r in mine if (_place(r) > at if newer else _place(r) < at)]
         page = mine[-limit:] if newer else mine[:limit]
         return [RunLine(run, self._attempts(copy, run)) for run in page]
+
+    def dead(
+        self,
+        tenant_id: bytes,
+        wanted: DeadFilter,
+        edge: DeadPlace | None,
+        limit: int,
+        *,
+        newer: bool = False,
+    ) -> list[RunLine]:
+        """Return up to `limit` dead runs next to `edge`, the last to end first, with attempts."""
+        copy = self._live()
+        rows = self.dead_rows(tenant_id, wanted, edge, limit, newer=newer)
+        return [RunLine(run, self._attempts(copy, run)) for run in rows]
+
+    def dead_rows(
+        self,
+        tenant_id: bytes,
+        wanted: DeadFilter,
+        edge: DeadPlace | None,
+        limit: int,
+        *,
+        newer: bool = False,
+    ) -> list[RunRow]:
+        """Return the same without attempts."""
+        rows = self._live().runs.values()
+        mine = [r for r in rows if r.tenant_id == tenant_id and wanted.takes(r)]
+        mine.sort(key=_end, reverse=True)
+        if edge is not None:
+            at = (edge.ended_at, edge.run_id)
+            mine = [r for r in mine if (_end(r) > at if newer else _end(r) < at)]
+        return mine[-limit:] if newer else mine[:limit]
+
+    def _live(self) -> _Copy:
+        copy = self._engine.copies.get("")
+        if self._engine.away or copy is None:
+            raise Unavailable("the history is away")
+        return copy
 
     def _attempts(self, copy: _Copy, run: RunRow) -> tuple[AttemptRow, ...]:
         key = (run.tenant_id, run.job_id, run.nominal, run.run_id)
@@ -122,3 +159,7 @@ class MemoryRuns:
 
 def _place(run: RunRow) -> tuple[int, bytes]:
     return (run.nominal, run.run_id)
+
+
+def _end(run: RunRow) -> tuple[int, bytes]:
+    return (run.ended_at, run.run_id)

@@ -323,7 +323,7 @@ class MemoryLog:
             late = head.misfire_after_ms and at - facts.due_at > head.misfire_after_ms
             if head.plans_at_lease or late:
                 return True
-        if facts.is_backfill and not facts.attempt:
+        if facts.is_afterthought and not facts.attempt:
             return True
         expired = head.max_lateness_ms and at - facts.nominal > head.max_lateness_ms
         return bool(expired) or self._begun(facts.job_id, facts.run_id) >= head.overlap_limit

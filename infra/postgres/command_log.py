@@ -327,11 +327,11 @@ class PostgresCommandLog:
         return dict(zip(arrays.read_int8s(seconds), arrays.read_int8s(counts), strict=True))
 
     async def told(
-        self, job_id: bytes, kinds: Sequence[type[DomainEvent]], limit: int
+        self, stream_id: bytes, kinds: Sequence[type[DomainEvent]], limit: int
     ) -> list[tuple[int, DomainEvent]]:
-        """Return the newest events of these kinds in a job's stream, in order."""
+        """Return the newest events of these kinds in a stream, in order."""
         names = arrays.texts([NAMES[kind].encode() for kind in kinds])
-        return cr.numbered(await self._ask(("told", [job_id, names, arrays.int4(limit)])))
+        return cr.numbered(await self._ask(("told", [stream_id, names, arrays.int4(limit)])))
 
     async def last_events(self, stream_ids: Sequence[bytes]) -> dict[bytes, DomainEvent]:
         """Return the last event of each stream that exists."""

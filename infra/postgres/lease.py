@@ -3,8 +3,8 @@
 Runs after `append.LOCK` in the same transaction. A run is leased iff its due row is ready at the
 wanted version, its due instant has come by the database's clock, no other run of its job is in the
 way, and the session has 2 s left. What needs a decision (overlap, misfire, expiry, a job that plans
-at the lease, a slot of a backfill) is handed back; the row is touched for nothing else. Rows are
-written by their place, as in `append`.
+at the lease, a slot of a backfill, a redrive) is handed back; the row is touched for nothing else.
+Rows are written by their place, as in `append`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from commandside.ports import SESSION_LEFT_MS, Granted, LeaseReply, Want
-from domain.ids import BACKFILL, RERUN
+from domain.ids import BACKFILL, REDRIVE, REDRIVE_OWN, RERUN
 from domain.run.decide import LEASE_MARGIN_MS, SEND_DEADLINE_MS
 from domain.run.state import InFlight
 from infra.postgres import arrays
@@ -43,7 +43,7 @@ wanted as materialized (
                     and (select now from clock) - d.due_at > h.misfire_after_ms)
                 or h.max_lateness_ms > 0
                     and (select now from clock) - d.nominal > h.max_lateness_ms
-                or d.kind in ({BACKFILL}, {RERUN}) and d.attempt = 0
+                or d.kind in ({BACKFILL}, {RERUN}, {REDRIVE}, {REDRIVE_OWN}) and d.attempt = 0
                 or o.begun >= h.overlap_limit then {DECIDE}
             else {GRANTED}
         end as class

@@ -11,8 +11,8 @@ from litestar.response.base import ASGIResponse
 
 from domain.tenant import JOBS_READ, RUNS_READ, Caller
 from queryside.ports import PAGE_MAX, JobFilter
-from queryside.queries import STATUSES, Queries, labels_of
-from queryside.shown import EventPage, JobPage, JobShown, RunPage
+from queryside.queries import STATUSES, Queries, dead_filter, labels_of
+from queryside.shown import DeadLetterPage, EventPage, JobPage, JobShown, RunPage
 
 HttpRequest = Request[Caller, Any, State]
 
@@ -108,7 +108,30 @@ def handlers(queries: Queries) -> list[HTTPRouteHandler]:
             )
         )
 
-    return [jobs, runs, events]
+    dead = {
+        "job_id": _TEXT,
+        "cause": {"type": "string", "description": "of the end: attempts, age, lost, status …"},
+        "since": {"type": "string", "description": "RFC 3339: they ended then, or later"},
+        "until": {"type": "string", "description": "RFC 3339: they ended then, or before"},
+    }
+
+    @get(
+        "/v1/dead-letters",
+        opt=_opt("The tenant's dead runs", DeadLetterPage, RUNS_READ, dead | paged),
+    )
+    async def dead_letters(request: HttpRequest) -> ASGIResponse:
+        asked = request.query_params
+        return _answer(
+            await queries.dead_letters(
+                request.user,
+                dead_filter(asked),
+                limit=asked.get("limit"),
+                cursor=asked.get("cursor"),
+                position=asked.get("position"),
+            )
+        )
+
+    return [jobs, runs, events, dead_letters]
 
 
 def _answer(found: Any, headers: dict[str, str] | None = None) -> ASGIResponse:

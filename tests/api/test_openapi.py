@@ -8,7 +8,7 @@ import pytest
 from commandside.definition import FIELDS, NOT_YET
 from domain.problem import TABLE
 from domain.run.decide import Result
-from domain.run.events import OK
+from domain.run.events import FAILED, OK
 from tests.api.test_queries import fire
 from tests.api.world import JOB, World
 
@@ -86,6 +86,13 @@ REQUESTS: list[tuple[str, str, dict[str, Any] | None]] = [
     ("GET", "/v1/jobs/jb_0", None),
     ("GET", "/v1/jobs/{job}/runs", None),
     ("GET", "/v1/jobs/{job}/events", None),
+    ("GET", "/v1/dead-letters", None),
+    ("GET", "/v1/dead-letters?since=x", None),
+    ("POST", "/v1/dead-letters/redrive", {"dry_run": True}),
+    ("POST", "/v1/dead-letters/redrive", {"limit": 0}),
+    ("POST", "/v1/runs/{dead}/redrive", {"reason": "up again"}),
+    ("POST", "/v1/runs/{dead}/redrive", None),
+    ("POST", "/v1/runs/rn_0/redrive", None),
     ("PATCH", "/v1/jobs/{job}", {"name": "x"}),
     ("POST", "/v1/jobs/{job}/trigger", {"reason": "now"}),
     ("POST", "/v1/jobs/{job}/pause", None),
@@ -101,9 +108,13 @@ def test_every_answer_is_what_the_page_says(world: World) -> None:
     job = world.define(JOB | {"key": "k", "labels": {"a": "b"}})["job_id"]
     world.clock.advance_ms(3_606_000)
     fire(world, Result(OK, "ok", 200))
+    world.clock.advance_ms(3_600_000)
+    fire(world, Result(FAILED, "dead", 400))
+    world.project()
+    dead = world.send("GET", "/v1/dead-letters").json()["items"][0]["run_id"]
     for method, typed, body in REQUESTS:
         world.project()
-        path = typed.replace("{job}", job)
+        path = typed.replace("{job}", job).replace("{dead}", dead)
         lines = path.endswith(":batch")
         media = {"content_type": "application/x-ndjson"} if lines else {}
         found = world.send(method, path, body, **media)

@@ -9,6 +9,7 @@ from domain.envelope import Command, Decision, Rejected, RunAt, Slice
 from domain.job import decide as job
 from domain.job import events as je
 from domain.job import state as js
+from domain.job.redrive import TELLING, TELLING_MAX, tell
 from domain.run import events as re
 from domain.run import state as rs
 from tests.contracts import jobs
@@ -284,6 +285,25 @@ class CommandLogContract:
             ]
             assert [n for n, _ in await log.told(mine.job_id, kinds, 2)] == [3, 5]
             assert await log.told(jobs.job_id(0, log.shards), kinds, 2) == []
+
+        bench.run(scenario)
+
+    def test_events_of_a_run_are_told_by_its_id_alone(self, bench: Bench) -> None:
+        async def scenario(log: CommandLog) -> None:
+            mine = minutely(log, bench.now())
+            accepted(await log.define(mine))
+            accepted(await log.command(mine.job_id, b"", b"", pausing()))
+            run = jobs.ready_run(mine).facts.run_id
+            found = await log.told(run, TELLING, TELLING_MAX)
+            assert [(n, type(event)) for n, event in found] == [
+                (1, re.Scheduled),
+                (2, re.Withdrawn),
+            ]
+            dead = tell(run, found)
+            assert dead is not None
+            assert (dead.status, dead.planned.job_id) == ("withdrawn", mine.job_id)
+            assert tell(bytes(16), await log.told(bytes(16), TELLING, TELLING_MAX)) is None
+            assert tell(mine.job_id, await log.told(mine.job_id, TELLING, TELLING_MAX)) is None
 
         bench.run(scenario)
 

@@ -6,15 +6,17 @@ from typing import Final
 import msgspec
 
 from commandside.ports import Granted, Want
+from domain.chain import Link
 from domain.envelope import Command, Decision, Slice
 from domain.ids import MANUAL, SLOT, run_id
-from domain.job import backfill
+from domain.job import backfill, redrive
 from domain.job import decide as job
 from domain.job.events import LATEST, SKIP, JobSpec
 from domain.job.state import JobState
 from domain.retry import ONE_TIME_DEFAULT
 from domain.run.decide import Result, report
 from domain.run.events import OK, Scheduled
+from domain.run.planning import scheduled
 from domain.run.state import OpenRun, Ready
 from domain.schedule.schedule import Cron, OneTime, ScheduleSpec, parse_cron
 from domain.target import HttpTarget
@@ -141,6 +143,17 @@ def backfilled(job_state: JobState, runs: tuple[OpenRun, ...], at: int) -> Decis
     missed = backfill.Sorted(missed=(slot,))
     asked = backfill.Range(slot, slot)
     decision = backfill.backfill(job_state, runs, asked, missed, "", job.By(at))
+    assert isinstance(decision, Decision)
+    return decision
+
+
+def redriven(job_state: JobState, runs: tuple[OpenRun, ...], at: int) -> Decision:
+    """Return the redrive of a run of ten minutes ago, as if it had ended dead."""
+    facts = job_state.facts
+    slot = at - 10 * 60_000
+    planned = scheduled(job_state, Link(slot, slot), facts.cursor, slot)
+    dead = redrive.Dead(slot_of(facts.job_id, slot), "dead", planned)
+    decision = redrive.redrive(job_state, runs, [dead], {}, job.By(at))
     assert isinstance(decision, Decision)
     return decision
 

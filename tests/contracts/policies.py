@@ -91,3 +91,11 @@ class PoliciesContract:
         open_runs = {r.facts.run_id for r in after.runs}
         assert old.facts.run_id not in open_runs
         assert new.facts.run_id in open_runs
+
+    def test_a_redrive_is_decided_elsewhere(self, desk: Desk) -> None:
+        desk.begin()
+        standing = desk.standing(desk.late_minutely(minutes=0).facts.job_id)
+        assert standing is not None
+        desk.append(asked := jobs.redriven(standing.job, standing.runs, desk.now()))
+        run = jobs.ready_run(asked)
+        assert list(desk.lease(jobs.want(run)).decide) == [run.facts.run_id]

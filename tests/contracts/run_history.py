@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from domain.ports import Unavailable
+from projections.dead_letters import DeadFilter, DeadPlace
 from projections.ports import HistoryStore
 from projections.rows import AttemptRow, RunRow
 from projections.run_history import NO_RUN
@@ -266,6 +267,55 @@ class RunHistoryContract:
         copy.swap()
         store.write([], [run(3)], "c")
         assert places(runs.page(TENANT, JOB, None, 10)) == [3, 2]
+
+    def test_dead_runs_come_in_the_order_of_their_ends_over_jobs_with_their_attempts(
+        self, store: HistoryStore, runs: RunHistory
+    ) -> None:
+        rows = [
+            run(1, status="dead", ended_at=NOON + 3, attempts=1),
+            run(2, status="dead", ended_at=NOON + 9, job_id=OTHER_JOB, attempts=1),
+            run(3, status="dead", ended_at=NOON + 3),
+            run(4, status="dead", ended_at=NOON + 5, tenant_id=OTHER_TENANT),
+            run(5, status="succeeded", ended_at=NOON + 5),
+            run(6, status="waiting", ended_at=NOON + 5),
+        ]
+        store.write([attempt(1, 1), attempt(1, 2, job_id=OTHER_JOB)], rows, "a")
+        found = runs.dead(TENANT, DeadFilter(), None, 10)
+        assert places(found) == [2, 3, 1]
+        assert [len(line.attempts) for line in found] == [1, 0, 1]
+        assert found[0].attempts[0].job_id == OTHER_JOB
+        assert [line.run for line in found] == runs.dead_rows(TENANT, DeadFilter(), None, 10)
+
+    def test_dead_runs_are_filtered_and_a_row_written_twice_is_one(
+        self, store: HistoryStore, runs: RunHistory
+    ) -> None:
+        row = run(1, status="waiting", position=4)
+        dead = run(1, status="dead", cause="age", ended_at=NOON + 3, position=5)
+        other = run(2, status="dead", cause="attempts", ended_at=NOON + 4, job_id=OTHER_JOB)
+        for token, rows in {"a": [row], "b": [dead], "c": [dead, other]}.items():
+            store.write([], rows, token)
+        wanted = {
+            DeadFilter(): [other, dead],
+            DeadFilter(JOB): [dead],
+            DeadFilter(cause="attempts"): [other],
+            DeadFilter(since=NOON + 4): [other],
+            DeadFilter(until=NOON + 3): [dead],
+            DeadFilter(JOB, "attempts"): [],
+        }
+        for asked, rows in wanted.items():
+            assert runs.dead_rows(TENANT, asked, None, 10) == rows, asked
+
+    def test_pages_of_dead_runs_begin_beside_their_edge(
+        self, store: HistoryStore, runs: RunHistory
+    ) -> None:
+        rows = [run(n, status="dead", ended_at=NOON + n // 2) for n in range(1, 8)]
+        store.write([], rows, "a")
+        edge = DeadPlace(NOON + 2, run_id(4))
+        dead = runs.dead
+        assert places(dead(TENANT, DeadFilter(), edge, 2)) == [3, 2]
+        assert places(dead(TENANT, DeadFilter(), edge, 2, newer=True)) == [6, 5]
+        oldest = DeadPlace(-1, bytes(16))
+        assert places(dead(TENANT, DeadFilter(), oldest, 2, newer=True)) == [2, 1]
 
     def test_a_copy_that_is_begun_again_is_empty(
         self, engine: Engine, store: HistoryStore, runs: RunHistory

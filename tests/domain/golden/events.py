@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from domain.catalogue import DomainEvent
+from domain.ids import REDRIVE, REDRIVE_OWN
 from domain.job import events as job
 from domain.retry import RetryPolicy
 from domain.run import events as run
@@ -204,6 +205,10 @@ EVENTS: Final[dict[str, DomainEvent]] = {
         "k_0123",
         TENANT,
     ),
+    "job.redrive-requested.v1 least": job.RedriveRequested(AT, (), ()),
+    "job.redrive-requested.v1 full": job.RedriveRequested(
+        AT, (RUN, JOB), (JOB, RUN), "the receiver was down", "k_0123", TENANT
+    ),
     "job.backfill-moved.v1 least": job.BackfillMoved(AT, SLOT),
     "job.backfill-moved.v1 full": job.BackfillMoved(AT, SLOT, TENANT),
     "run.scheduled.v1 least": run.Scheduled(
@@ -211,6 +216,12 @@ EVENTS: Final[dict[str, DomainEvent]] = {
     ),
     "run.scheduled.v1 full": run.Scheduled(
         AT, JOB, TENANT, 2, 0, 1, SLOT, SLOT + 250, 3, 5, 4, AT, "retry", PASSED, CATCH_UP
+    ),
+    "run.scheduled.v1 redrive": run.Scheduled(
+        AT, JOB, TENANT, 1, REDRIVE, 0, SLOT, AT, 1, 5, 4, SLOT - 60_000, "redrive"
+    ),
+    "run.scheduled.v1 redrive own": run.Scheduled(
+        AT, JOB, TENANT, 1, REDRIVE_OWN, 0, SLOT, AT, 1, 5, 4, SLOT - 60_000, "redrive"
     ),
     "run.leased.v1": run.Leased(SESSION, NONCE, AT, AT + 61_000, 1),
     "run.accepted.v1": run.Accepted(AT, AT + 30_000),

@@ -17,6 +17,7 @@ from domain.job import state as js
 from domain.job.backfill import CHANGES, SLOTS_MAX, Range, backfill, past, refusal, sort
 from domain.job.decide import By, NewJob
 from domain.job.ending import report_among
+from domain.job.redrive import TELLING, TELLING_MAX, redrive, tell
 from domain.retry import RetryPolicy
 from domain.run import events as re
 from domain.run import state as rs
@@ -243,6 +244,30 @@ class Desk:
         slots = sort(self.job, self.runs(), self.now, ends)
         return self._command(backfill(self.job, self.runs(), asked, slots, "", self.by()))
 
+    def redrive(self, *dead: bytes, per_second: int = 0) -> Decision | Rejected | None:
+        """Ask for dead runs again."""
+        known = []
+        for run in dead:
+            events = enumerate(self.streams[run], 1)
+            told = [(n, event) for n, event in events if isinstance(event, TELLING)]
+            found = tell(run, told[-TELLING_MAX:])
+            assert found is not None
+            known.append(found)
+        streams = [each.redrive_id for each in known]
+        redriven = {run: self.streams[run][-1] for run in streams if run in self.streams}
+        by = self.by()
+        outcome = redrive(self.job, self.runs(), known, redriven, by, per_second=per_second)
+        return self._command(outcome)
+
+    def dead(self) -> list[bytes]:
+        """Return the runs that ended dead."""
+        ends = {run: events[-1] for run, events in self.streams.items()}
+        return [
+            run
+            for run, end in ends.items()
+            if isinstance(end, re.Completed) and end.outcome == re.DEAD
+        ]
+
     def lease(self, run: rs.OpenRun) -> rs.InFlight | None:
         """Lease a run as the statement and `first_lease` do; None where nothing is leased."""
         decision = self.decide_lease(run)
@@ -275,7 +300,7 @@ class Desk:
         late = head.misfire_after_ms > 0 and self.now - facts.due_at > head.misfire_after_ms
         first = facts.kind == SLOT and not facts.begun
         old = head.max_lateness_ms > 0 and self.now - facts.nominal > head.max_lateness_ms
-        asked_for = facts.is_backfill and not facts.begun
+        asked_for = facts.is_afterthought and not facts.begun
         return (
             (first and (late or head.plans_at_lease))
             or asked_for

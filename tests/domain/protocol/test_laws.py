@@ -15,7 +15,8 @@ from hypothesis.stateful import (
 
 from domain import chain
 from domain.envelope import Decision
-from domain.ids import BACKFILL, SLOT
+from domain.idempotency import manual_suffix
+from domain.ids import BACKFILL, OWN_KEY, SLOT
 from domain.instant import LAST
 from domain.job import events as je
 from domain.job import state as js
@@ -148,6 +149,12 @@ class JobMachine(RuleBasedStateMachine):
         since = max(START, self.desk.now - back)
         self.desk.backfill(since, min(since + ahead, self.desk.now), rerun=rerun)
 
+    @precondition(lambda self: self.desk.dead())
+    @rule(data=st.data(), per_second=st.sampled_from((0, 1, 10)))
+    def redrive(self, data: st.DataObject, per_second: int) -> None:
+        dead = data.draw(st.lists(st.sampled_from(self.desk.dead()), min_size=1, unique=True))
+        self.desk.redrive(*dead, per_second=per_second)
+
     @precondition(lambda self: self.desk.due)
     @rule(data=st.data())
     def lease(self, data: st.DataObject) -> None:
@@ -250,6 +257,27 @@ class JobMachine(RuleBasedStateMachine):
             assert not going
         else:
             assert len(mine) == going or (paused and going and not mine), "it has stopped"
+
+    @invariant()
+    def a_redrive_sends_what_the_dead_run_sent(self) -> None:
+        """P7 for the occurrence: key and body, whatever was edited since."""
+        for asked in self.desk.job_events:
+            if not isinstance(asked, je.RedriveRequested):
+                continue
+            for dead, run in zip(asked.redriven, asked.runs, strict=True):
+                before, after = self._sent(dead), self._sent(run)
+                assert len({*before, *after}) == 1, self.story(after[0][0])
+
+    def _sent(self, run: bytes) -> list[tuple[int, str, int]]:
+        """Return what each attempt of a run sent: slot, suffix of the key, version of the body."""
+        events = self.desk.streams[run]
+        plans = [event for event in events if isinstance(event, re.Scheduled)]
+        suffix = manual_suffix(run) if plans[0].kind in OWN_KEY else ""
+        leased = [n for n, event in enumerate(events) if isinstance(event, re.Leased)]
+        pinned = [
+            next(p for p in reversed(events[:n]) if isinstance(p, re.Scheduled)) for n in leased
+        ]
+        return [(p.nominal, suffix, p.payload_version) for p in pinned or plans]
 
     @invariant()
     def a_slot_is_sent_by_one_run(self) -> None:

@@ -84,6 +84,8 @@ class Play:
         elif dice < 88:
             since = max(START, desk.now - self.random.choice(WAITS))
             desk.backfill(since, desk.now, rerun=self.random.random() < 0.3)
+            if dead := desk.dead():
+                desk.redrive(*dead[-3:], per_second=self.random.choice((0, 1)))
         elif dice < 90:
             desk.trigger(allow_overlap=self.random.random() < 0.5)
         elif dice < 93:
@@ -128,6 +130,7 @@ class Play:
         machine.a_withheld_run_is_found_again()
         machine.a_backfill_has_one_open_run()
         machine.a_slot_is_sent_by_one_run()
+        machine.a_redrive_sends_what_the_dead_run_sent()
         machine.the_cursor_falls_only_to_now()
         machine.no_slot_has_two_verdicts()
 

@@ -6,7 +6,7 @@ calendar's own zone; all others become instants, by the pinned zone data.
 """
 
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import MAXYEAR, UTC, date, datetime, timedelta
 from typing import Any, Final
 
 import icalendar
@@ -23,6 +23,8 @@ EVENTS_MAX: Final = 2_000
 YEARS_AHEAD: Final = 5
 """Recurring events are worked out to the end of the year so many years ahead."""
 OCCURRENCES_MAX: Final = 10_000
+_UNREADABLE: Final = (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError)
+"""What the library raises over a property that is broken when it is asked for its value."""
 _LONG_S: Final = 400 * DAY_S
 
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - local time, which has no zone of its own
@@ -53,6 +55,8 @@ def read_ics(text: str, zone_name: str, at: int) -> Content | tuple[Refused, ...
         return _File(text, zone_name, at).content()
     except _Wrong as wrong:
         return (Refused("/ics", str(wrong)),)
+    except _UNREADABLE as error:
+        return (Refused("/ics", f"it cannot be read: {str(error)[:200]}"),)
 
 
 class _File:
@@ -61,7 +65,7 @@ class _File:
     def __init__(self, text: str, zone_name: str, at: int) -> None:
         try:
             calendar = icalendar.Calendar.from_ical(text)
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        except _UNREADABLE as error:
             raise _Wrong(f"not an iCalendar file: {str(error)[:200]}") from error
         if calendar.name != "VCALENDAR":
             raise _Wrong("not an iCalendar file: it begins with BEGIN:VCALENDAR")
@@ -87,7 +91,7 @@ class _File:
                     if left < 0:
                         raise _Wrong(f"more than {OCCURRENCES_MAX} occurrences: use weekly")
                     self._add(start, end, clock)
-            except ValueError as error:
+            except _UNREADABLE as error:
                 # The library's words about a value that it could not read are in the cause.
                 said = error.__cause__ if isinstance(error, BrokenCalendarProperty) else error
                 raise _Wrong(f"{named}: {said}") from error
@@ -190,6 +194,8 @@ def _rule_text(rule: Any, start: _Time) -> str:
     if not until:
         return text
     value = until[0] if isinstance(until, list) else until
+    if value.year == MAXYEAR:
+        return text  # how some programs write that it never ends
     if not isinstance(value, datetime):
         last = _EPOCH + timedelta(days=value.toordinal() - _EPOCH.toordinal(), seconds=DAY_S - 1)
     elif value.tzinfo is None or not start.clock:
@@ -214,6 +220,8 @@ def _length(event: Any, start: _Time) -> int:
             raise _Wrong("one of DTSTART and DTEND has a zone")
         # A moment counts as its second: a fire at that instant is excluded.
         return 1 if seconds == 0 and not start.is_date else seconds
+    if isinstance(event.get("DURATION"), list):
+        raise _Wrong("DURATION is given twice")
     if "DURATION" in event:
         return int(event["DURATION"].dt.total_seconds())
     return DAY_S if start.is_date else 1
@@ -265,7 +273,7 @@ def _instant_s(name: str, local_s: int) -> int:
         stop = clock.starts[i + 1] if i + 1 < len(clock.starts) else zone.CYCLE_END_S
         if max(clock.starts[i], 0) <= instant < stop:
             return instant
-        if instant >= stop and local_s < stop + clock.offsets[i + 1]:
+        if i < last and instant >= stop and local_s < stop + clock.offsets[i + 1]:
             # In a gap: as if the clock had not jumped (RFC 5545 §3.3.5).
             return instant
     return max(0, local_s - clock.offset_s(local_s))

@@ -170,3 +170,34 @@ def test_a_file_that_is_refused_says_why(text: str, says: str) -> None:
     assert isinstance(refused, Refused)
     assert refused.pointer == "/ics"
     assert says in refused.detail
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["DTSTART:20261225T120000", "DURATION:PT1H", "DURATION:PT2H"],
+        ["DTSTART:20261225T120000", "RECURRENCE-ID;VALUE=PERIOD:"],
+        ["DTSTART;TZID=Europe/Berlin:20261225T120000", "DTEND:99991231T235959Z"],
+        ["DTSTART:20261225T120000", "EXDATE:garbage"],
+    ],
+)
+def test_a_property_that_is_broken_is_refused(lines: list[str]) -> None:
+    text = "\r\n".join(
+        ["BEGIN:VCALENDAR", "BEGIN:VEVENT", *lines, "END:VEVENT", "END:VCALENDAR", ""]
+    )
+    found = read_ics(text, "", 1_796_000_000_000)
+    assert isinstance(found, tuple)
+    assert found[0].pointer == "/ics"
+
+
+def test_an_until_in_the_last_year_there_is_means_for_ever() -> None:
+    text = (
+        "BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nDTSTART;TZID=Europe/Berlin:20261225T120000\r\n"
+        "RRULE:FREQ=YEARLY;UNTIL={}\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n"
+    )
+    last, later = (
+        read_ics(text.format(until), "", 1_796_000_000_000)
+        for until in ("99991231T235959Z", "20900101T000000Z")
+    )
+    assert isinstance(last, Content)
+    assert last == later

@@ -88,6 +88,8 @@ class PostgresSecretStore:
         self._link = Reconnecting(conninfo, "secrets")
         self._vault = TenantVault(conninfo, master)
         self._rings: dict[bytes, Ring] = {}
+        self._missed: dict[bytes, int] = {}
+        """When a tenant's secrets were last looked for because one was missing (s)."""
         self._looked_s = _NEVER
         self._seen_ms = 0
 
@@ -102,7 +104,13 @@ class PostgresSecretStore:
         try:
             return self._ring(tenant_id, seconds).value(name)
         except SecretMissing:
-            # It may be new: what is missing is looked for again before it is missed.
+            # It may be new: what is missing is looked for again before it is missed. Once a second
+            # for a tenant: its fires that name what is not there must not hold up all others.
+            if self._missed.get(tenant_id) == seconds:
+                raise
+            if len(self._missed) >= CACHED_TENANTS:
+                self._missed.clear()
+            self._missed[tenant_id] = seconds
             self._rings.pop(tenant_id, None)
             return self._ring(tenant_id, seconds).value(name)
 

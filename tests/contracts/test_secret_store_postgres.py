@@ -9,8 +9,10 @@ import psycopg
 import pytest
 
 from commandside.ports import KeyGone
+from commandside.secret_port import SecretMissing
 from infra.postgres.secret_store import PostgresSecretStore
 from infra.postgres.tenants import Tenants
+from infra.secret_ring import Ring
 from infra.vault import master_key
 from tests.contracts.secret_store import SecretStoreContract
 
@@ -51,6 +53,29 @@ class TestPostgresSecretStore(SecretStoreContract):
             rows = connection.execute("select sealed from tenant_secrets").fetchall()
         assert rows
         assert all(b"sesame" not in bytes(sealed) for (sealed,) in rows)
+
+    def test_calls_that_name_what_is_missing_do_not_ask_the_database_each(
+        self,
+        store: PostgresSecretStore,
+        elsewhere: PostgresSecretStore,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """A dispatcher waits for each question, and with it the calls of all tenants."""
+        asked: list[bytes] = []
+        opened = PostgresSecretStore._opened
+
+        def counted(self: PostgresSecretStore, tenant_id: bytes) -> Ring:
+            asked.append(tenant_id)
+            return opened(self, tenant_id)
+
+        monkeypatch.setattr(PostgresSecretStore, "_opened", counted)
+        now = self.now_s()
+        for _ in range(100):
+            with pytest.raises(SecretMissing):
+                store.value(self.tenant, "never", now)
+        assert len(asked) <= 2
+        elsewhere.put_secret(self.tenant, "never", b"x")
+        assert store.value(self.tenant, "never", now + 1) == b"x"
 
     def test_the_end_of_the_tenants_key_is_the_end_of_its_secrets(
         self, store: PostgresSecretStore, elsewhere: PostgresSecretStore, log_database: str

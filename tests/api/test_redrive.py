@@ -1,9 +1,13 @@
 """Dead letters over HTTP: what is listed, redriven and refused, and what a repeat answers."""
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
+import httpx
 import pytest
 
+from domain.catalogue import DomainEvent
 from domain.ids import RUN, parse
 from domain.run.decide import Grant, Result, first_lease, report
 from domain.run.events import FAILED, OK
@@ -291,3 +295,42 @@ def test_a_body_of_one_redrive_is_checked(world: World, job: str, body: dict[str
     dead = letters(world)[0]["run_id"]
     assert parse(RUN, dead)
     assert world.send("POST", f"/v1/runs/{dead}/redrive", body).status_code == 422
+
+
+def test_of_two_who_redrive_the_same_run_at_once_one_does(
+    world: World, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = letters(world)[0]["run_id"]
+    plain = world.commands.last_events
+    others: list[httpx.Response] = []
+
+    async def late(stream_ids: Sequence[bytes]) -> dict[bytes, DomainEvent]:
+        """Answer what was read before the other one redrove it."""
+        found = await plain(stream_ids)
+        if not others:
+            monkeypatch.setattr(world.commands, "last_events", plain)
+            path = f"/v1/runs/{dead}/redrive"
+            others.append(await asyncio.to_thread(world.send, "POST", path))
+        return found
+
+    monkeypatch.setattr(world.commands, "last_events", late)
+    found = world.send("POST", f"/v1/runs/{dead}/redrive")
+    assert [other.status_code for other in others] == [200]
+    assert (found.status_code, found.json()["type"]) == (409, "/problems/redriven")
+    runs = world.send("GET", f"/v1/jobs/{job}/runs").json()["items"]
+    assert [run["kind"] for run in runs].count("redrive") == 1
+
+
+@pytest.mark.parametrize("body", [{}, {"dry_run": True}])
+def test_a_history_that_is_away_is_503(world: World, job: str, body: dict[str, Any]) -> None:
+    world.histories.away = True
+    stored = world.stored()
+    assert world.send("GET", "/v1/dead-letters").status_code == 503
+    assert world.send("POST", "/v1/dead-letters/redrive", body).status_code == 503
+    assert world.stored() == stored
+
+
+def test_one_is_redriven_while_the_history_is_away(world: World, job: str) -> None:
+    dead = letters(world)[0]["run_id"]
+    world.histories.away = True
+    assert world.send("POST", f"/v1/runs/{dead}/redrive").status_code == 200

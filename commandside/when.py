@@ -11,11 +11,14 @@ from domain.refusal import Refused, token
 from domain.schedule import schedule as schedules
 from domain.schedule.apart import refuse_close
 from domain.schedule.delay import COMPLETION, ORIGINS
+from domain.schedule.dialects.interval import iso_duration
 from domain.schedule.once import read_instant
 from domain.schedule.schedule import Cron, FixedDelay, OneTime, RRule, ScheduleSpec, Union
 
 KINDS: Final = ("schedule", "every", "rrule", "schedules")
 """Each names a recurring schedule; one of them is given."""
+_GO_DIALECTS: Final = ("k8s", "robfig")
+"""They have `@every` beside their fields."""
 _FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "schedule": ("timezone", "dialect", "dst"),
     "every": ("anchor", "from", "timezone", "dst"),
@@ -220,9 +223,32 @@ def _cron(body: Mapping[str, Any], min_interval_s: int) -> Found | Refused:
     dialect, (gap, fold) = texts.take("dialect", "vixie"), texts.dst()
     if texts.wrong or text is None or zone is None or dialect is None:
         return tuple(texts.wrong)
+    if dialect in _GO_DIALECTS and text.lower().startswith("@every"):
+        found = _go_every(text, zone, gap, fold, min_interval_s)
+        if found is not None:
+            return found
     return schedules.parse_cron(
         text, zone, dialect=dialect, gap=gap, fold=fold, min_interval_s=min_interval_s
     )
+
+
+def _go_every(
+    text: str, zone: str, gap: str, fold: str, min_interval_s: int
+) -> ScheduleSpec | Refused | None:
+    """Read `@every 1h30m`; None for what is no duration of whole seconds.
+
+    There it is counted from the start of a process, which no event of ours depends on: here from
+    the instant that `every` without an anchor is counted from.
+    """
+    duration = iso_duration(text)
+    if duration is None:
+        return None
+    found = schedules.parse_every(
+        duration, None, zone, gap=gap, fold=fold, min_interval_s=min_interval_s
+    )
+    if isinstance(found, Refused) and found.pointer == "/every":
+        return Refused("/schedule", found.detail)
+    return found
 
 
 def _every(body: Mapping[str, Any], min_interval_s: int) -> Found | Refused:

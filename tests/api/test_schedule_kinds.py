@@ -279,3 +279,35 @@ def test_a_schedule_whose_last_slot_is_past_is_refused_and_not_a_job_that_has_fi
     patch = {"schedule": None} | fields
     assert world.send("PATCH", path, patch | {"timezone": "UTC"}).status_code == 422
     assert world.send("GET", path).content == before
+
+
+@pytest.mark.parametrize("dialect", ["k8s", "robfig"])
+def test_every_of_the_go_dialects_is_an_interval_that_no_process_begins(
+    world: World, dialect: str
+) -> None:
+    body = JOB | {"schedule": "@every 1h30m", "timezone": "UTC", "dialect": dialect}
+    made = world.send("POST", "/v1/jobs", body)
+    assert made.status_code == 201, made.text
+    shown = world.send("GET", f"/v1/jobs/{made.json()['job_id']}").json()["spec"]
+    assert (shown["every"], shown["anchor"]) == ("PT1H30M", "2001-01-01T00:00:00.000Z")
+    assert "schedule" not in shown
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "says"),
+    [
+        ("k8s", "@every 30s", "PT60S"),
+        ("robfig", "@every 1.5h", "is an interval"),
+        ("vixie", "@every 1h", '{"every": "PT1H"}'),
+        ("quartz", "@every 1h", '{"every": "PT1H"}'),
+    ],
+)
+def test_every_that_cannot_be_is_refused_as_the_schedule(
+    world: World, dialect: str, text: str, says: str
+) -> None:
+    body = JOB | {"schedule": text, "timezone": "UTC", "dialect": dialect}
+    refused = world.send("POST", "/v1/jobs", body)
+    assert refused.status_code == 422
+    (error,) = refused.json()["errors"]
+    assert error["pointer"] == "/schedule"
+    assert says in error["detail"]

@@ -12,8 +12,8 @@ from domain.schedule.plan import COUNT_LIMIT, Forward, Plan
 from domain.schedule.schedule import between
 from domain.schedule.spec import OneTime, ScheduleSpec, Union
 
-SKIPS_MAX: Final = 10_000
-"""Excluded stretches that are stepped over in search of a slot."""
+SKIPS_MAX: Final = 2_000
+"""Excluded stretches that are stepped over in search of a slot: five years of one a day."""
 _TRIES: Final = 4 * COUNT_LIMIT
 """Steps of the search for excluded slots, in one decision and calendar."""
 _KEPT: Final = 1_024

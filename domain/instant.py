@@ -1,6 +1,6 @@
 """Instants are whole milliseconds since the epoch, UTC, as `int`; this module converts them."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Final
 
@@ -21,11 +21,14 @@ def rfc3339(at: int) -> str:
 
     What lies beyond `LAST` is said as `LAST`: no list fails for one instant in it.
     """
-    seconds, ms = divmod(min(at, LAST), SECOND)
-    return f"{_second(seconds)}.{ms:03d}Z"
+    day, ms = divmod(min(at, LAST), DAY)
+    minutes, ms = divmod(ms, MINUTE)
+    return (
+        f"{_day(day)}T{minutes // 60:02d}:{minutes % 60:02d}:{ms // SECOND:02d}.{ms % SECOND:03d}Z"
+    )
 
 
-# Kept, because many fires share a second, and a minute of fires has sixty of them.
+# Kept, because instants that are shown together share their days.
 @lru_cache(4_096)
-def _second(seconds: int) -> str:
-    return (EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None).isoformat()
+def _day(day: int) -> str:
+    return date.fromordinal(EPOCH_ORDINAL + day).isoformat()

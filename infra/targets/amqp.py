@@ -29,11 +29,11 @@ from aiormq.exceptions import (
     PublishError,
 )
 
-from commandside.deliverer_port import CONNECT_TIMEOUT_MS, Answer, Message
+from commandside.deliverer_port import CONNECT_TIMEOUT_MS, Message
 from domain.target import AmqpTarget
 from infra.clock import mono_us
 from infra.targets.connections import AmqpConnection
-from infra.targets.pending import Outcome, Pending, Ticket
+from infra.targets.pending import Outcome, PendingDeliverer, Ticket
 
 HEARTBEAT_S: Final = 10
 """A broker that is gone without a word is noticed after two of them."""
@@ -169,7 +169,7 @@ async def _opened(channel: AbstractChannel, exchange: str) -> tuple[AbstractChan
     return channel, await channel.get_exchange(exchange, ensure=True)
 
 
-class AmqpDeliverer:
+class AmqpDeliverer(PendingDeliverer):
     """Sends to exchanges of the operator's brokers."""
 
     def __init__(
@@ -179,43 +179,20 @@ class AmqpDeliverer:
         concurrency: int,
         monotonic_us: Callable[[], int] = mono_us,
     ) -> None:
-        self._pending = Pending(concurrency, monotonic_us)
+        super().__init__(concurrency, monotonic_us)
         self._links = {name: _Link(connection) for name, connection in connections.items()}
         self._loop = asyncio.SelectorEventLoop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._thread: threading.Thread | None = None
 
-    @property
-    def in_flight(self) -> int:
-        """Messages submitted and not answered yet."""
-        return self._pending.in_flight
-
-    @property
-    def room(self) -> int:
-        """How many more messages `submit` takes now."""
-        return self._pending.room
-
     def submit(self, calls: Sequence[Message]) -> None:
         """Take messages."""
-        assert len(calls) <= self.room, (len(calls), self.room)
-        taken = [ticket for ticket in map(self._pending.take, calls) if ticket is not None]
+        taken = self._take(calls)
         if taken:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="amqp", daemon=True)
                 self._thread.start()
             self._loop.call_soon_threadsafe(self._begin, taken)
-
-    def poll(self) -> list[Answer]:
-        """Return what has been confirmed or refused, or has run out of time."""
-        return self._pending.poll()
-
-    def timeout_ms(self) -> int | None:
-        """Return after how many ms `poll` must be called even if nothing is readable."""
-        return self._pending.timeout_ms()
-
-    def fileno(self) -> int:
-        """Return the descriptor that is readable when `poll` has something to do."""
-        return self._pending.fileno()
 
     def close(self) -> None:
         """Drop every message on its way, unanswered, and every connection."""

@@ -19,11 +19,11 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as Report
 
-from commandside.deliverer_port import MESSAGE_TOO_LARGE, Answer, Message
+from commandside.deliverer_port import MESSAGE_TOO_LARGE, Message
 from domain.target import KafkaTarget
 from infra.clock import mono_us
 from infra.targets.connections import KafkaConnection
-from infra.targets.pending import Outcome, Pending, Ticket
+from infra.targets.pending import Outcome, Pending, PendingDeliverer, Ticket
 
 TIMEOUTS_MS: Final = (1_000, 5_000, 30_000)
 """A producer for each; a message goes to the longest that is not longer than its own."""
@@ -188,7 +188,7 @@ class _Sender:
             self.away = True
 
 
-class KafkaDeliverer:
+class KafkaDeliverer(PendingDeliverer):
     """Sends to topics of the operator's clusters; a producer is made when it is first needed."""
 
     def __init__(
@@ -199,48 +199,22 @@ class KafkaDeliverer:
         monotonic_us: Callable[[], int] = mono_us,
     ) -> None:
         self._connections = connections
-        self._pending = Pending(concurrency, monotonic_us)
+        super().__init__(concurrency, monotonic_us)
         self._senders: dict[tuple[str, int], _Sender] = {}
         self._retired: list[_Sender] = []
 
-    @property
-    def in_flight(self) -> int:
-        """Messages submitted and not answered yet."""
-        return self._pending.in_flight
-
-    @property
-    def room(self) -> int:
-        """How many more messages `submit` takes now."""
-        return self._pending.room
-
     def submit(self, calls: Sequence[Message]) -> None:
         """Take messages."""
-        assert len(calls) <= self.room, (len(calls), self.room)
-        for message in calls:
-            target = message.target
+        for ticket in self._take(calls):
+            target = ticket.message.target
             assert isinstance(target, KafkaTarget)
-            ticket = self._pending.take(message)
-            if ticket is None:
-                continue
             try:
-                sender = self._sender(target.connection, message.timeout_ms)
+                sender = self._sender(target.connection, ticket.message.timeout_ms)
             except KafkaException:
                 # No client is made of such settings, as where a file of certificates is missing.
                 self._pending.bring(Outcome(ticket, "broker_down"))
                 continue
             sender.send(ticket, target)
-
-    def poll(self) -> list[Answer]:
-        """Return what has been confirmed or refused, or has run out of time."""
-        return self._pending.poll()
-
-    def timeout_ms(self) -> int | None:
-        """Return after how many ms `poll` must be called even if nothing is readable."""
-        return self._pending.timeout_ms()
-
-    def fileno(self) -> int:
-        """Return the descriptor that is readable when `poll` has something to do."""
-        return self._pending.fileno()
 
     def close(self) -> None:
         """Drop every message on its way, unanswered, and every connection."""

@@ -10,7 +10,7 @@ import contextlib
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Final, Protocol
 
@@ -178,3 +178,37 @@ class Pending:
             elapsed_us=now_us - ticket.submitted_us,
             headers=outcome.where,
         )
+
+
+class PendingDeliverer:
+    """What deliverers have in common whose confirmations come from other threads."""
+
+    def __init__(self, concurrency: int, monotonic_us: Callable[[], int]) -> None:
+        self._pending = Pending(concurrency, monotonic_us)
+
+    @property
+    def in_flight(self) -> int:
+        """Messages submitted and not answered yet."""
+        return self._pending.in_flight
+
+    @property
+    def room(self) -> int:
+        """How many more messages `submit` takes now."""
+        return self._pending.room
+
+    def poll(self) -> list[Answer]:
+        """Return what has been confirmed or refused, or has run out of time."""
+        return self._pending.poll()
+
+    def timeout_ms(self) -> int | None:
+        """Return after how many ms `poll` must be called even if nothing is readable."""
+        return self._pending.timeout_ms()
+
+    def fileno(self) -> int:
+        """Return the descriptor that is readable when `poll` has something to do."""
+        return self._pending.fileno()
+
+    def _take(self, messages: Sequence[Message]) -> list[Ticket]:
+        """Return the tickets of messages that may still be sent; at most `room` are taken."""
+        assert len(messages) <= self.room, (len(messages), self.room)
+        return [ticket for ticket in map(self._pending.take, messages) if ticket is not None]

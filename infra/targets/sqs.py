@@ -29,11 +29,11 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from commandside.deliverer_port import MESSAGE_TOO_LARGE, UNSENDABLE, Answer, Message
+from commandside.deliverer_port import MESSAGE_TOO_LARGE, UNSENDABLE, Message
 from domain.target import SqsTarget
 from infra.clock import mono_us
 from infra.targets.connections import SqsConnection
-from infra.targets.pending import Outcome, Pending, Ticket
+from infra.targets.pending import Outcome, PendingDeliverer, Ticket
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -138,7 +138,7 @@ def _error_of(error: Exception) -> str:
             return "confirm_lost"
 
 
-class SqsDeliverer:
+class SqsDeliverer(PendingDeliverer):
     """Sends to queues of the operator's accounts, in threads that start when they are needed."""
 
     def __init__(
@@ -149,7 +149,7 @@ class SqsDeliverer:
         monotonic_us: Callable[[], int] = mono_us,
     ) -> None:
         self._connections = connections
-        self._pending = Pending(concurrency, monotonic_us)
+        super().__init__(concurrency, monotonic_us)
         self._threads_max = min(THREADS_MAX, concurrency)
         self._threads: list[threading.Thread] = []
         # Bounded by what `Pending` takes.
@@ -159,37 +159,12 @@ class SqsDeliverer:
         self._urls: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._closed = False
 
-    @property
-    def in_flight(self) -> int:
-        """Messages submitted and not answered yet."""
-        return self._pending.in_flight
-
-    @property
-    def room(self) -> int:
-        """How many more messages `submit` takes now."""
-        return self._pending.room
-
     def submit(self, calls: Sequence[Message]) -> None:
         """Take messages."""
-        assert len(calls) <= self.room, (len(calls), self.room)
-        for message in calls:
-            ticket = self._pending.take(message)
-            if ticket is not None:
-                self._work.put(ticket)
-                if len(self._threads) < min(self._threads_max, self.in_flight):
-                    self._hire()
-
-    def poll(self) -> list[Answer]:
-        """Return what has been taken or refused, or has run out of time."""
-        return self._pending.poll()
-
-    def timeout_ms(self) -> int | None:
-        """Return after how many ms `poll` must be called even if nothing is readable."""
-        return self._pending.timeout_ms()
-
-    def fileno(self) -> int:
-        """Return the descriptor that is readable when `poll` has something to do."""
-        return self._pending.fileno()
+        for ticket in self._take(calls):
+            self._work.put(ticket)
+            if len(self._threads) < min(self._threads_max, self.in_flight):
+                self._hire()
 
     def close(self) -> None:
         """Drop every message on its way, unanswered; threads end with their request."""

@@ -17,11 +17,10 @@ from domain.ids import backfill_id, slot_id
 from domain.instant import LAST
 from domain.job import events as e
 from domain.job import state as s
-from domain.job.command import By, Outcome, absent, wrong_state
+from domain.job.command import By, Outcome, absent, full, wrong_state
 from domain.run import events as re
 from domain.run import state as rs
 from domain.run.backfill import first_slot, is_current
-from domain.run.decide import MAX_OPEN_RUNS
 from domain.slots import slots_of
 from domain.stretch import instants, stretches
 
@@ -202,11 +201,7 @@ def refusal(job: s.JobState | None, runs: tuple[rs.OpenRun, ...]) -> Rejected | 
         return Rejected(
             "backfilling", f"a backfill is going on, {left} of its runs are left; wait for its end"
         )
-    if len(runs) >= MAX_OPEN_RUNS:
-        return Rejected(
-            "open_runs", f"the job has {len(runs)} open runs, at most {MAX_OPEN_RUNS} are allowed"
-        )
-    return None
+    return full(runs)
 
 
 def backfill(  # noqa: PLR0913 - a command on a job, the range, and what is known of its slots

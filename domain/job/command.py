@@ -1,10 +1,14 @@
 """What every command about a job carries, and the refusals that they have in common."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from domain.envelope import Command, Decision, Rejected
 from domain.job import state as s
 from domain.job.events import JobSpec
+from domain.run.decide import MAX_OPEN_RUNS
+from domain.run.state import OpenRun
 
 Outcome = Decision | Rejected | None
 """None: there is nothing left to do, which is a success."""
@@ -39,3 +43,12 @@ def wrong_state(job: s.JobState, verb: str) -> Rejected:
     status = s.STATUS_NAMES[type(job)]
     remedy = ": resume it first" if isinstance(job, s.Paused) else ""
     return Rejected(status, f"a {status} job cannot be {verb}{remedy}")
+
+
+def full(runs: Sequence[OpenRun]) -> Rejected | None:
+    """Return the refusal of one more run beside the schedule, None where there may be one."""
+    if len(runs) < MAX_OPEN_RUNS:
+        return None
+    return Rejected(
+        "open_runs", f"the job has {len(runs)} open runs, at most {MAX_OPEN_RUNS} are allowed"
+    )

@@ -14,14 +14,13 @@ from domain.ids import BESIDE, MANUAL, run_id
 from domain.instant import rfc3339
 from domain.job import events as e
 from domain.job import state as s
-from domain.job.command import By, NewJob, Outcome, absent, wrong_state
+from domain.job.command import By, NewJob, Outcome, absent, full, wrong_state
 from domain.job.planning import first_link, plan_next, settle
 from domain.job.replan import exclude, replan
 from domain.job.resume import resume
 from domain.job.revise import revise
 from domain.run import events as re
 from domain.run import state as rs
-from domain.run.decide import MAX_OPEN_RUNS
 from domain.run.planning import scheduled
 from domain.schedule.schedule import OneTime
 
@@ -152,10 +151,9 @@ def trigger(
         return absent()
     if isinstance(job, s.Paused | s.Cancelled):
         return wrong_state(job, "triggered")
-    if len(runs) >= MAX_OPEN_RUNS:
-        return Rejected(
-            "open_runs", f"the job has {len(runs)} open runs, at most {MAX_OPEN_RUNS} are allowed"
-        )
+    refused = full(runs)
+    if refused is not None:
+        return refused
     head, at = job.facts, by.at
     if head.spec.overlap != e.ALLOW and not allow_overlap and any(r.facts.begun for r in runs):
         return Rejected(

@@ -17,7 +17,7 @@ from domain.ids import OWN_KEY, REDRIVE, REDRIVE_OWN, RUN, redrive_id, text
 from domain.instant import SECOND
 from domain.job import events as e
 from domain.job import state as s
-from domain.job.command import By, Outcome, absent, wrong_state
+from domain.job.command import By, Outcome, absent, full, wrong_state
 from domain.run import events as re
 from domain.run import state as rs
 from domain.run.decide import MAX_OPEN_RUNS
@@ -82,11 +82,7 @@ def refusal(job: s.JobState | None, runs: tuple[rs.OpenRun, ...]) -> Rejected | 
         return absent()
     if isinstance(job, s.Paused | s.Cancelled):
         return wrong_state(job, "redriven")
-    if len(runs) >= MAX_OPEN_RUNS:
-        return Rejected(
-            "open_runs", f"the job has {len(runs)} open runs, at most {MAX_OPEN_RUNS} are allowed"
-        )
-    return None
+    return full(runs)
 
 
 def refusal_of(job: s.JobState, dead: Dead, redriven: Redriven) -> Rejected | None:

@@ -12,6 +12,7 @@ import msgspec
 
 from commandside.command_port import LAST_EVENTS_MAX, CommandLog
 from commandside.given import with_values
+from commandside.reading import strange
 from domain.catalogue import DomainEvent
 from domain.envelope import Decision, Rejected
 from domain.instant import rfc3339
@@ -20,7 +21,7 @@ from domain.job import state as s
 from domain.job.backfill import CHANGES, SLOTS_MAX, Past, Range, backfill, past, refusal, sort
 from domain.job.command import By, Outcome, absent
 from domain.problem import Problem, invalid
-from domain.refusal import Refused, token
+from domain.refusal import Refused
 from domain.run.state import OpenRun
 from domain.schedule.once import read_instant
 from domain.schedule.schedule import ScheduleBreach
@@ -67,9 +68,7 @@ def _versions(job: s.JobState, runs: tuple[OpenRun, ...]) -> tuple[int, list[tup
 
 def read(body: dict[str, Any]) -> tuple[Range, str, bool]:
     """Return what a body asks for, its reason, and whether it is a dry run; raises Problem."""
-    wrong = [
-        Refused("/" + token(name[:64]), "unknown field") for name in body if name not in _FIELDS
-    ]
+    wrong = strange(body, _FIELDS)
     ends: dict[str, int] = {}
     for name in ("from", "to"):
         value = body.get(name)

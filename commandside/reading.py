@@ -1,13 +1,14 @@
 """Bodies of commands, from bytes to an object that `definition` can judge."""
 
+from collections.abc import Container, Iterable
 from typing import Any, Final
 
 import msgspec
 
 from commandside.definition import PAYLOAD_BYTES_MAX
 from domain import strict_json
-from domain.problem import Problem, invalid
-from domain.refusal import Refused
+from domain.problem import Problem, Reason, invalid
+from domain.refusal import Refused, token
 
 FRAMING_BYTES: Final = 128 * 1024
 BODY_BYTES_MAX: Final = PAYLOAD_BYTES_MAX * 4 // 3 + FRAMING_BYTES
@@ -29,6 +30,13 @@ def read_object(raw: bytes) -> dict[str, Any]:
         raise invalid([Refused(reason.pointer, reason.detail)]) from None
     except strict_json.NotJson as reason:
         raise Problem("bad_json", f"the body is refused: {reason}") from None
+
+
+def strange(
+    body: Iterable[str], known: Container[str], detail: str = "unknown field"
+) -> list[Reason]:
+    """Return the refusals of a body's fields that do not exist."""
+    return [Refused("/" + token(name[:64]), detail) for name in body if name not in known]
 
 
 def read_job(raw: bytes) -> tuple[dict[str, Any], bytes | None]:

@@ -9,6 +9,7 @@ from litestar.params import FromPath
 from litestar.response.base import ASGIResponse
 
 from commandside.api import schema
+from commandside.api.answers import answer
 from commandside.api.requests import JSON, HttpRequest, body_of, expect, if_match
 from commandside.calendar_body import NAME
 from commandside.calendars import (
@@ -24,7 +25,6 @@ from domain.problem import invalid
 from domain.refusal import Refused
 from domain.tenant import JOBS_READ, JOBS_WRITE
 
-_ENCODE: Final = msgspec.json.Encoder().encode
 _ALL: Final = "/v1/calendars"
 _ONE: Final = "/v1/calendars/{name:str}"
 CALENDAR_MEDIA: Final = (*JSON, "text/calendar")
@@ -123,6 +123,4 @@ def _answer(
     headers = {"etag": f'"{version}"'} if version else {}
     if at:
         headers["location"] = f"{_ALL}/{at}"
-    return ASGIResponse(
-        body=_ENCODE(shown), status_code=status, headers=headers, media_type="application/json"
-    )
+    return answer(shown, status, headers)

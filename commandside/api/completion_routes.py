@@ -2,19 +2,19 @@
 
 from typing import Any, Final
 
-import msgspec
 from litestar import post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath
 from litestar.response.base import ASGIResponse
 
 from commandside.api import schema
-from commandside.api.requests import JSON, HttpRequest, body_of, expect
+from commandside.api.answers import answer
+from commandside.api.requests import JSON, HttpRequest, optional_object
 from commandside.backfill import REASON_MAX
 from commandside.completions import Attempt, Completions, RunReply
-from commandside.reading import member, read_object
+from commandside.reading import member, strange
 from domain.problem import Problem, invalid
-from domain.refusal import Refused, token
+from domain.refusal import Refused
 from domain.run.accepted import Progress
 
 SHOWN_AS: Final = "Tocsin-Completion-Token"
@@ -22,7 +22,6 @@ SHOWN_AS: Final = "Tocsin-Completion-Token"
 BY_RUN: Final = "run token"
 """Scope of routes that need the token of their run, and no key."""
 
-_ENCODE: Final = msgspec.json.Encoder().encode
 _RUN: Final = "/v1/runs/{run_id:str}"
 
 
@@ -49,7 +48,7 @@ def handlers(completions: Completions) -> list[HTTPRouteHandler]:
     async def heartbeat(request: HttpRequest, run_id: FromPath[str]) -> ASGIResponse:
         attempt = _attempt(completions, request, run_id)
         _, body = await _body(request, "progress", "note")
-        return _answer(await completions.heartbeat(attempt, _progress(body)))
+        return answer(await completions.heartbeat(attempt, _progress(body)))
 
     @post(
         f"{_RUN}/complete",
@@ -60,7 +59,7 @@ def handlers(completions: Completions) -> list[HTTPRouteHandler]:
         attempt = _attempt(completions, request, run_id)
         raw, body = await _body(request, "result")
         result = member(raw, "result") if "result" in body else b""
-        return _answer(await completions.complete(attempt, result))
+        return answer(await completions.complete(attempt, result))
 
     @post(
         f"{_RUN}/fail",
@@ -76,7 +75,7 @@ def handlers(completions: Completions) -> list[HTTPRouteHandler]:
             wrong.append(Refused("/retry", "true or false"))
         if wrong:
             raise invalid(wrong)
-        return _answer(await completions.fail(attempt, reason, retry=retry))
+        return answer(await completions.fail(attempt, reason, retry=retry))
 
     return [heartbeat, complete, fail]
 
@@ -92,13 +91,8 @@ def _attempt(completions: Completions, request: HttpRequest, run_id: str) -> Att
 
 async def _body(request: HttpRequest, *fields: str) -> tuple[bytes, dict[str, Any]]:
     """Return a body that may be absent, as bytes and as an object of these fields."""
-    raw = await body_of(request)
-    if not raw.strip():
-        return b"", {}
-    expect(request, JSON)
-    body = read_object(raw)
-    strange = [name for name in body if name not in fields]
-    wrong = [Refused("/" + token(name[:64]), "unknown field") for name in strange]
+    raw, body = await optional_object(request)
+    wrong = strange(body, fields)
     if wrong:
         raise invalid(wrong)
     return raw, body
@@ -126,7 +120,3 @@ def _text(pointer: str, value: object, most: int) -> list[Refused]:
     if isinstance(value, str) and len(value) <= most:
         return []
     return [Refused(pointer, f"a text of at most {most} characters")]
-
-
-def _answer(reply: RunReply) -> ASGIResponse:
-    return ASGIResponse(body=_ENCODE(reply), media_type="application/json")

@@ -2,16 +2,23 @@
 
 from typing import Any, Final
 
-import msgspec
 from litestar import post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath
 from litestar.response.base import ASGIResponse
 
 from commandside.api import schema
-from commandside.api.requests import JSON, HttpRequest, body_of, expect, idempotency_key
+from commandside.api.answers import answer
+from commandside.api.requests import (
+    JSON,
+    HttpRequest,
+    body_of,
+    expect,
+    idempotency_key,
+    optional_object,
+)
 from commandside.backfill import REASON_MAX
-from commandside.reading import read_object
+from commandside.reading import read_object, strange
 from commandside.redrive import (
     PER_SECOND,
     PER_SECOND_MAX,
@@ -25,8 +32,8 @@ from commandside.redrive import (
 )
 from domain.ids import JOB, parse
 from domain.instant import LAST
-from domain.problem import invalid
-from domain.refusal import Refused, token
+from domain.problem import Reason, invalid
+from domain.refusal import Refused
 from domain.schedule.once import read_instant
 from domain.tenant import JOBS_WRITE
 from projections.dead_letters import DeadFilter
@@ -35,7 +42,6 @@ CAUSE_MAX: Final = 64
 _MANY: Final = frozenset(
     {"job_id", "cause", "since", "until", "limit", "per_second", "dry_run", "reason"}
 )
-_ENCODE: Final = msgspec.json.Encoder().encode
 
 
 def handlers(redrives: Redrives) -> list[HTTPRouteHandler]:
@@ -53,17 +59,13 @@ def handlers(redrives: Redrives) -> list[HTTPRouteHandler]:
     )
     async def one(request: HttpRequest, run_id: FromPath[str]) -> ASGIResponse:
         key = idempotency_key(request)
-        raw = await body_of(request)
-        body: dict[str, Any] = {}
-        if raw.strip():
-            expect(request, JSON)
-            body = read_object(raw)
-        wrong = _strange(body, frozenset({"reason"}))
+        raw, body = await optional_object(request)
+        wrong = strange(body, ("reason",))
         reason = _reason(body, wrong)
         if wrong:
             raise invalid(wrong)
         found = await redrives.one(OneAsked(request.user, run_id, reason, raw, key))
-        return ASGIResponse(body=_ENCODE(found), media_type="application/json")
+        return answer(found)
 
     @post(
         "/v1/dead-letters/redrive",
@@ -75,7 +77,7 @@ def handlers(redrives: Redrives) -> list[HTTPRouteHandler]:
         key = idempotency_key(request)
         raw = await body_of(request)
         found = await redrives.many(_many(request, read_object(raw), raw, key))
-        return ASGIResponse(body=_ENCODE(found), media_type="application/json")
+        return answer(found)
 
     return [one, many]
 
@@ -94,7 +96,7 @@ def _opt(summary: str, body: dict[str, Any], answer: type, **more: Any) -> dict[
 
 
 def _many(request: HttpRequest, body: dict[str, Any], raw: bytes, key: str) -> ManyAsked:
-    wrong = _strange(body, _MANY)
+    wrong = strange(body, _MANY)
     job_id = body.get("job_id", "")
     job = parse(JOB, job_id) if isinstance(job_id, str) else None
     if "job_id" in body and job is None:
@@ -118,11 +120,7 @@ def _many(request: HttpRequest, body: dict[str, Any], raw: bytes, key: str) -> M
     return ManyAsked(request.user, wanted, limit, per_second, dry_run, reason, raw, key)
 
 
-def _strange(body: dict[str, Any], known: frozenset[str]) -> list[Refused]:
-    return [Refused("/" + token(name[:64]), "unknown field") for name in body if name not in known]
-
-
-def _reason(body: dict[str, Any], wrong: list[Refused]) -> str:
+def _reason(body: dict[str, Any], wrong: list[Reason]) -> str:
     reason = body.get("reason", "")
     if isinstance(reason, str) and len(reason) <= REASON_MAX:
         return reason
@@ -130,7 +128,7 @@ def _reason(body: dict[str, Any], wrong: list[Refused]) -> str:
     return ""
 
 
-def _instant(body: dict[str, Any], name: str, usual: int, wrong: list[Refused]) -> int:
+def _instant(body: dict[str, Any], name: str, usual: int, wrong: list[Reason]) -> int:
     if name not in body:
         return usual
     value = body[name]
@@ -143,7 +141,7 @@ def _instant(body: dict[str, Any], name: str, usual: int, wrong: list[Refused]) 
         return usual
 
 
-def _whole(body: dict[str, Any], name: str, bounds: tuple[int, int], wrong: list[Refused]) -> int:
+def _whole(body: dict[str, Any], name: str, bounds: tuple[int, int], wrong: list[Reason]) -> int:
     usual, most = bounds
     value = body.get(name, usual)
     if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most:

@@ -9,7 +9,7 @@ from litestar import Request
 from litestar.datastructures import State
 
 from commandside.asked import ANY_VERSION, Asked
-from commandside.reading import BODY_BYTES_MAX, too_large
+from commandside.reading import BODY_BYTES_MAX, read_object, too_large
 from domain import ids
 from domain.problem import Problem
 from domain.refusal import Refused
@@ -103,6 +103,15 @@ async def body_of(request: HttpRequest) -> bytes:
     except TimeoutError:
         raise _late() from None
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def optional_object(request: HttpRequest) -> tuple[bytes, dict[str, Any]]:
+    """Return a body that may be absent or blank, as bytes and as an object; raises Problem."""
+    raw = await body_of(request)
+    if not raw.strip():
+        return raw, {}
+    expect(request, JSON)
+    return raw, read_object(raw)
 
 
 async def pieces(request: HttpRequest) -> AsyncIterator[bytes]:

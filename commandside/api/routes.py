@@ -16,6 +16,7 @@ from litestar.types import Receive, Scope, Send
 
 from commandside import backfill as past
 from commandside.api import schema
+from commandside.api.answers import answer
 from commandside.api.requests import (
     JSON,
     NDJSON,
@@ -25,6 +26,7 @@ from commandside.api.requests import (
     body_of,
     expect,
     idempotency_key,
+    optional_object,
     pieces,
 )
 from commandside.asked import Done, Sent
@@ -79,7 +81,7 @@ def _preview(previews: Previews) -> HTTPRouteHandler:
         body, payload = read_job(await body_of(request))
         accepts = request.headers.get("accept-language", "")
         found = await previews.preview(request.user, body, payload, accepts)
-        return ASGIResponse(body=_ENCODE(found), media_type="application/json")
+        return answer(found)
 
     return preview
 
@@ -214,11 +216,7 @@ def _backfill(jobs: Jobs) -> HTTPRouteHandler:
 
 async def _because(request: HttpRequest, *fields: str) -> tuple[bytes, dict[str, str]]:
     """Return the body of a command, which may be absent, and its fields: short texts."""
-    raw = await body_of(request)
-    if not raw.strip():
-        return b"", {}
-    expect(request, JSON)
-    body = read_object(raw)
+    raw, body = await optional_object(request)
     wrong = []
     for name, value in body.items():
         pointer = "/" + token(name[:64])
@@ -228,7 +226,8 @@ async def _because(request: HttpRequest, *fields: str) -> tuple[bytes, dict[str,
             wrong.append(Refused(pointer, f"a text of at most {past.REASON_MAX} characters"))
     if wrong:
         raise invalid(with_values(wrong, body))
-    return raw, body
+    # A blank body is no body: it is the same command.
+    return raw if raw.strip() else b"", body
 
 
 def _answer(done: Done) -> ASGIResponse:

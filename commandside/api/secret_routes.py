@@ -8,22 +8,29 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath
 from litestar.response.base import ASGIResponse
 
-from commandside.api.requests import JSON, HttpRequest, body_of, expect, idempotency_key
+from commandside.api.answers import answer
+from commandside.api.requests import (
+    JSON,
+    HttpRequest,
+    body_of,
+    expect,
+    idempotency_key,
+    optional_object,
+)
 from commandside.api.schema import SECRET, SIGNING_KEY
 from commandside.command_port import BodyDiffers
-from commandside.reading import read_object
+from commandside.reading import read_object, strange
 from commandside.secret_keeper import SecretKeeper
 from commandside.secret_port import SCHEMES, NamedSecret, SigningKey
 from domain.instant import DAY, SECOND, rfc3339
-from domain.problem import Problem, invalid
-from domain.refusal import Refused, token
+from domain.problem import Problem, Reason, invalid
+from domain.refusal import Refused
 from domain.target import is_header_value, is_secret_name
 from domain.tenant import KEYS_ADMIN
 
 OVERLAP_S: Final = 86_400
 OVERLAP_S_MAX: Final = 30 * DAY // SECOND
 
-_ENCODE: Final = msgspec.json.Encoder().encode
 _SCHEME_NAMES: Final = {number: name for name, number in SCHEMES.items()}
 _ONE: Final = "/v1/secrets/{name:str}"
 
@@ -91,7 +98,7 @@ def _signing(keeper: SecretKeeper) -> list[HTTPRouteHandler]:
     )
     async def signing_keys(request: HttpRequest) -> ASGIResponse:
         keys = await keeper.ask(keeper.store.signing_keys, request.user.tenant_id)
-        return _json(200, SigningKeys([_key_item(key) for key in keys]))
+        return answer(SigningKeys([_key_item(key) for key in keys]))
 
     @post(
         "/v1/signing-keys",
@@ -107,8 +114,8 @@ def _signing(keeper: SecretKeeper) -> list[HTTPRouteHandler]:
     )
     async def add_signing_key(request: HttpRequest) -> ASGIResponse:
         command = idempotency_key(request)
-        raw = await body_of(request)
-        scheme, overlap_s = _asked_key(request, raw)
+        _, body = await optional_object(request)
+        scheme, overlap_s = _asked_key(body)
         outcome = await keeper.ask(
             keeper.store.add_signing_key,
             request.user.tenant_id,
@@ -119,16 +126,12 @@ def _signing(keeper: SecretKeeper) -> list[HTTPRouteHandler]:
         if isinstance(outcome, BodyDiffers):
             raise Problem("body_differs", "send the body of the first request, or another key")
         key, made = outcome
-        return _json(201 if made else 200, _key_item(key))
+        return answer(_key_item(key), 201 if made else 200)
 
     return [signing_keys, add_signing_key]
 
 
-def _asked_key(request: HttpRequest, raw: bytes) -> tuple[int, int]:
-    body: dict[str, Any] = {}
-    if raw.strip():
-        expect(request, JSON)
-        body = read_object(raw)
+def _asked_key(body: dict[str, Any]) -> tuple[int, int]:
     wrong = _strange(body, "scheme", "overlap_s")
     scheme, overlap_s = body.get("scheme", "v1"), body.get("overlap_s", OVERLAP_S)
     if not isinstance(scheme, str) or scheme not in SCHEMES:
@@ -145,7 +148,7 @@ def _named(keeper: SecretKeeper) -> list[HTTPRouteHandler]:
     @get("/v1/secrets", opt=_opt("List your secrets; their values are never shown", SecretItems))
     async def secrets(request: HttpRequest) -> ASGIResponse:
         kept = await keeper.ask(keeper.store.secrets, request.user.tenant_id)
-        return _json(200, SecretItems([_secret_item(secret) for secret in kept]))
+        return answer(SecretItems([_secret_item(secret) for secret in kept]))
 
     @put(
         _ONE,
@@ -173,7 +176,7 @@ def _named(keeper: SecretKeeper) -> list[HTTPRouteHandler]:
             raise invalid(wrong)
         tenant_id = request.user.tenant_id
         kept, new = await keeper.ask(keeper.store.put_secret, tenant_id, name, value.encode())
-        return _json(201 if new else 200, _secret_item(kept))
+        return answer(_secret_item(kept), 201 if new else 200)
 
     @delete(
         _ONE,
@@ -183,17 +186,13 @@ def _named(keeper: SecretKeeper) -> list[HTTPRouteHandler]:
     async def remove_secret(request: HttpRequest, name: FromPath[str]) -> ASGIResponse:
         if not await keeper.ask(keeper.store.remove_secret, request.user.tenant_id, name):
             raise Problem("absent", "there is no such secret")
-        return _json(200, Removed(name))
+        return answer(Removed(name))
 
     return [secrets, put_secret, remove_secret]
 
 
-def _strange(body: dict[str, Any], *known: str) -> list[Refused]:
-    return [
-        Refused("/" + token(name[:64]), f"unknown field; {', '.join(known)}")
-        for name in body
-        if name not in known
-    ]
+def _strange(body: dict[str, Any], *known: str) -> list[Reason]:
+    return strange(body, known, f"unknown field; {', '.join(known)}")
 
 
 def _key_item(key: SigningKey) -> SigningKeyItem:
@@ -210,7 +209,3 @@ def _key_item(key: SigningKey) -> SigningKeyItem:
 
 def _secret_item(secret: NamedSecret) -> SecretItem:
     return SecretItem(secret.name, secret.version, rfc3339(secret.changed_at))
-
-
-def _json(status: int, body: msgspec.Struct) -> ASGIResponse:
-    return ASGIResponse(body=_ENCODE(body), status_code=status, media_type="application/json")

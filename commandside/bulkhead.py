@@ -138,22 +138,18 @@ class Bulkhead:
 
     # ---------------------------------------------------------------- entries
 
-    def is_looking(self) -> bool:
-        """Tell whether entries must be looked at before they are leased."""
-        if self.spent:
-            return True
-        return bool(self.crowded) and self._is_any_shut()
+    def looked_at(self) -> int | None:
+        """Return from which version on entries are looked at before their lease; None: not at all.
 
-    def looks_at(self, entry: Entry) -> bool:
-        """Tell whether this entry is one of those."""
-        return self._is_any_shut() or entry[3] >= RETRY_VERSION
+        It holds for a batch: nothing that is done with an entry shuts another gate.
+        """
+        if any(gate.is_shut(self._now_us) for gate in self.crowded.values()):
+            return 0
+        return RETRY_VERSION if self.spent else None
 
     def refuses(self, entry: Entry, origin: Origin) -> bool:
         """Tell whether an entry is a retry at a host that gets none now."""
         return origin in self.spent and entry[3] >= RETRY_VERSION
-
-    def _is_any_shut(self) -> bool:
-        return any(gate.is_shut(self._now_us) for gate in self.crowded.values())
 
     def origin_of(self, job_id: bytes) -> Origin | None:
         """Return the host that a job calls, as it was last known; None: read the job."""

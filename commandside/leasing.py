@@ -75,13 +75,14 @@ class Leasing:
     def _take(self, stripe: Stripe, most: int, tick: Tick) -> list[Entry]:
         """Take what may be leased; while a host is shut, jobs are known before they are leased."""
         bulkhead = self._flights.bulkhead
-        if not bulkhead.is_looking():
+        looked_at = bulkhead.looked_at()
+        if looked_at is None:
             return [e for e in stripe.take_ready(most) if self._is_wanted(e)]
         entries: list[Entry] = []
         for entry in stripe.take_ready(BATCH_MAX):
             if not self._is_wanted(entry):
                 continue
-            if not bulkhead.looks_at(entry):
+            if entry[3] < looked_at:
                 entries.append(entry)
                 continue
             known = bulkhead.origin_of(entry[2])

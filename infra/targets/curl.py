@@ -10,6 +10,8 @@ must hold, and by what:
   connecting took longer than the connect timeout after it is refused by the same callback.
 - *Only checked peers.* Literals and all addresses of a name are judged before the call, the
   connection goes to a checked address by number, and the socket callback judges the peer again.
+- *No waiting without end.* A call waits for its name as long as for a connection, and no longer:
+  neither a silent name server nor a row of other names before it holds its place.
 - *No shared connections.* Each tenant has a connection pool of its own (a libcurl share).
 - *Bounded answers.* Headers, 1xx blocks and body together are read up to 64 KiB.
 """
@@ -85,6 +87,8 @@ class CurlDeliverer:
         self._free: list[Exchange] = []
         self._pools = Pools(concurrency)
         self._resolving: dict[str, list[tuple[Call, int]]] = {}
+        self._late_us = 0
+        """When the first of those that wait for a name has waited too long."""
         self._done: list[Answer] = []
         self._in_flight = 0
         self._fresh = False
@@ -120,7 +124,7 @@ class CurlDeliverer:
             else:
                 found = self._resolver.ask(call.host, call.tenant_id)
                 if found is None:
-                    self._resolving.setdefault(call.host, []).append((call, now_us))
+                    self._hold(call, now_us)
                 else:
                     self._start_named(call, found, now_us)
         self._fresh = self._fresh or bool(calls)
@@ -131,6 +135,8 @@ class CurlDeliverer:
             for name, found in self._resolver.collect():
                 for call, submitted_us in self._resolving.pop(name, ()):
                     self._start_named(call, found, submitted_us)
+            if self._resolving and self._monotonic_us() >= self._late_us:
+                self._give_up()
         self._advance()
         self._pools.sweep(self._monotonic_us(), self._free)
         answers, self._done = self._done, []
@@ -160,7 +166,11 @@ class CurlDeliverer:
         if self._done or self._fresh:
             return 0
         wait = self._multi.timeout() if self._active else -1
-        return WAIT_MS_MAX if wait < 0 else min(wait, WAIT_MS_MAX)
+        longest = WAIT_MS_MAX
+        if self._resolving:
+            left_us = self._late_us - self._monotonic_us()
+            longest = min(longest, max(0, -(-left_us // 1000)))
+        return longest if wait < 0 else min(wait, longest)
 
     def wait(self, timeout_ms: int) -> None:
         """Wait until `poll` may have something to do, for an owner that has no other sockets."""
@@ -196,13 +206,32 @@ class CurlDeliverer:
     def _refuse(self, call: Call, error: str, elapsed_us: int) -> None:
         self._done.append(Answer(call.token, 0, error, sent=False, elapsed_us=elapsed_us))
 
+    def _hold(self, call: Call, now_us: int) -> None:
+        late_us = now_us + _name_us(call)
+        self._late_us = min(self._late_us, late_us) if self._resolving else late_us
+        self._resolving.setdefault(call.host, []).append((call, now_us))
+
+    def _give_up(self) -> None:
+        """End the calls that have waited too long for their names, which others may wait for."""
+        now_us = self._monotonic_us()
+        held = list(self._resolving.items())
+        self._resolving.clear()
+        for name, waiting in held:
+            for call, submitted_us in waiting:
+                if now_us - submitted_us >= _name_us(call):
+                    self._refuse(call, "timeout", now_us - submitted_us)
+                else:
+                    self._hold(call, submitted_us)
+            if name not in self._resolving:
+                self._resolver.forget(name)
+
     def _start_named(self, call: Call, found: Found, submitted_us: int) -> None:
         now_us = self._monotonic_us()
         if not found.addresses:
             self._refuse(call, "dns", now_us - submitted_us)
         elif (address := self._book.choose(found.addresses, call.port, now_us)) is None:
             self._refuse(call, "blocked_address", now_us - submitted_us)
-        elif now_us - submitted_us >= min(CONNECT_TIMEOUT_MS, call.timeout_ms) * 1000:
+        elif now_us - submitted_us >= _name_us(call):
             self._refuse(call, "timeout", now_us - submitted_us)
         else:
             self._start(call, address, submitted_us, now_us)
@@ -296,6 +325,11 @@ class CurlDeliverer:
         exchange.begin(None, 0, 0)
         self._pools.leave(exchange)
         self._free.append(exchange)
+
+
+def _name_us(call: Call) -> int:
+    """How long a call waits for the addresses of its name."""
+    return min(CONNECT_TIMEOUT_MS, call.timeout_ms) * 1000
 
 
 def _connect_to(call: Call, address: str) -> str:

@@ -27,16 +27,23 @@ class Names:
 
     def __init__(self) -> None:
         self.table: dict[str, tuple[str, ...]] = {}
+        self.silent = False
+        """No lookup ends."""
         self.asked: list[str] = []
+        self.forgotten: list[str] = []
         self._ended: list[str] = []
         self._wake, self._waker = socket.socketpair()
 
     def ask(self, name: str, tenant_id: bytes) -> Found | None:
         assert len(tenant_id) == 16
         self.asked.append(name)
-        self._ended.append(name)
-        self._waker.send(b"\0")
+        if not self.silent:
+            self._ended.append(name)
+            self._waker.send(b"\0")
         return None
+
+    def forget(self, name: str) -> None:
+        self.forgotten.append(name)
 
     def collect(self) -> list[tuple[str, Found]]:
         ended, self._ended = self._ended, []
@@ -217,6 +224,25 @@ def test_a_name_that_turns_private_is_refused_although_a_connection_is_open(
     sockets.resolve("hook.example.com", "10.0.0.1")
     assert sockets.one(call).error == "blocked_address"
     assert len(sockets.server.requests) == 1
+
+
+def test_a_name_that_never_comes_costs_a_call_its_deadline_and_no_more(
+    sockets: SocketWorld,
+) -> None:
+    sockets.names.silent = True
+    quick, slow = (
+        replace(sockets.call(token), host="hook.example.com", timeout_ms=timeout_ms)
+        for token, timeout_ms in ((1, 200), (2, 700))
+    )
+    sockets.deliverer.submit([quick, slow])
+    (first,) = sockets.answers(1)
+    assert (first.token, first.status, first.error, first.sent) == (1, 0, "timeout", False)
+    assert sockets.names.forgotten == []
+    (second,) = sockets.answers(1)
+    assert (second.token, second.error) == (2, "timeout")
+    assert sockets.names.forgotten == ["hook.example.com"]
+    assert sockets.deliverer.in_flight == 0
+    assert sockets.server.connections == 0
 
 
 def test_loopback_is_refused_by_default(sockets: SocketWorld) -> None:

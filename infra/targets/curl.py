@@ -9,7 +9,8 @@ must hold, and by what:
 - *Nothing is sent late.* A call whose send deadline has passed is not started, and one whose
   connecting took longer than the connect timeout after it is refused by the same callback.
 - *Only checked peers.* Literals and all addresses of a name are judged before the call, the
-  connection goes to a checked address by number, and the socket callback judges the peer again.
+  connection goes to checked addresses by number, and the socket callback judges each peer again.
+- *No dead family.* Up to four addresses of a name are raced, of both families.
 - *No waiting without end.* A call waits for its name as long as for a connection, and no longer:
   neither a silent name server nor a row of other names before it holds its place.
 - *No shared connections.* Each tenant has a connection pool of its own (a libcurl share).
@@ -21,6 +22,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from typing import Final
 
 import pycurl
@@ -41,7 +43,6 @@ _ERRORS: Final = {
     pycurl.E_COULDNT_CONNECT: "connect",
     pycurl.E_OPERATION_TIMEDOUT: "timeout",
     pycurl.E_SSL_CONNECT_ERROR: "tls",
-    pycurl.E_PEER_FAILED_VERIFICATION: "tls",
     pycurl.E_SSL_CACERT_BADFILE: "tls",
     pycurl.E_SSL_CIPHER: "tls",
     pycurl.E_SSL_INVALIDCERTSTATUS: "tls",
@@ -52,6 +53,10 @@ _ERRORS: Final = {
     pycurl.E_RECV_ERROR: "reset",
     pycurl.E_PARTIAL_FILE: "reset",
 }
+
+_CHAINS: Final = {0: "tls_wrong_host", 1: "tls_wrong_host", 9: "tls_expired", 10: "tls_expired"}
+"""What OpenSSL says of a chain. Nothing, or nothing in particular: it holds, but for another host,
+which libcurl sees by itself. 9 and 10: not valid yet, and not any more."""
 
 
 def find_ca_file() -> str | None:
@@ -118,7 +123,7 @@ class CurlDeliverer:
                 self._refuse(call, "send_deadline", 0)
             elif is_literal(call.host):
                 if self._book.allowed(call.host, call.port):
-                    self._start(call, "", now_us, now_us)
+                    self._start(call, (), now_us, now_us)
                 else:
                     self._refuse(call, "blocked_address", 0)
             else:
@@ -229,14 +234,16 @@ class CurlDeliverer:
         now_us = self._monotonic_us()
         if not found.addresses:
             self._refuse(call, "dns", now_us - submitted_us)
-        elif (address := self._book.choose(found.addresses, call.port, now_us)) is None:
+        elif not (addresses := self._book.choose(found.addresses, call.port, now_us)):
             self._refuse(call, "blocked_address", now_us - submitted_us)
         elif now_us - submitted_us >= _name_us(call):
             self._refuse(call, "timeout", now_us - submitted_us)
         else:
-            self._start(call, address, submitted_us, now_us)
+            self._start(call, addresses, submitted_us, now_us)
 
-    def _start(self, call: Call, address: str, submitted_us: int, now_us: int) -> None:
+    def _start(
+        self, call: Call, addresses: tuple[str, ...], submitted_us: int, now_us: int
+    ) -> None:
         """Put the call on a handle, setting only what differs from its last use."""
         # One list entry for all lines: libcurl copies and searches per entry, which is a sixth of
         # a request's cost. It sends an entry as it is, so a line break here would forge a header:
@@ -248,12 +255,20 @@ class CurlDeliverer:
             return
         exchange = self._free.pop() if self._free else self._make()
         exchange.begin(call, submitted_us, now_us)
-        exchange.address = address
+        exchange.addresses = addresses
         curl = exchange.curl
         self._pools.join(exchange, call.tenant_id, now_us)
         host = f"[{call.host}]" if ":" in call.host else call.host
         curl.setopt(pycurl.URL, f"{call.scheme}://{host}:{call.port}{call.path}")
-        connect_to = _connect_to(call, address)
+        place = ""
+        if len(addresses) == 1:
+            place = _bracketed(addresses[0])
+        elif addresses:
+            place = _place_of(addresses)
+            # libcurl takes the list once, and forgets what came of it after a while.
+            numbers = ",".join(map(_bracketed, addresses))
+            curl.setopt(pycurl.RESOLVE, [f"+{place}:{call.port}:{numbers}"])
+        connect_to = f"{call.host}:{call.port}:{place}:{call.port}" if place else ""
         if connect_to != exchange.connect_to:
             exchange.connect_to = connect_to
             curl.setopt(pycurl.CONNECT_TO, [connect_to] if connect_to else [])
@@ -297,18 +312,31 @@ class CurlDeliverer:
         self._exchanges[curl] = exchange
         return exchange
 
+    def _learn(self, exchange: Exchange, call: Call, error: str) -> None:
+        """Remember which addresses of a name did not answer, or not as soon as another."""
+        if exchange.requests:
+            won = exchange.curl.getinfo(pycurl.PRIMARY_IP)
+        elif error in ("connect", "timeout"):
+            won = ""
+        else:
+            return
+        for address in exchange.tried:
+            if address == won:
+                break
+            self._book.shun(address, call.port, self._monotonic_us())
+
     def _end(self, exchange: Exchange, code: int) -> None:
         call, curl = exchange.call, exchange.curl
         assert call is not None
         total_us = curl.getinfo(pycurl.TOTAL_TIME_T)
         self._multi.remove_handle(curl)
         self._active -= 1
-        error = exchange.veto or ("" if code == 0 else _ERRORS.get(code, "bad_response"))
+        error = exchange.veto or ("" if code == 0 else _error(curl, code))
         status, lines = header_block(exchange.head)
         if not status and not error:
             error = "bad_response"
-        if exchange.address and not exchange.requests and error in ("connect", "timeout"):
-            self._book.shun(exchange.address, call.port, self._monotonic_us())
+        if exchange.tried:
+            self._learn(exchange, call, error)
         headers, retry_after = kept_headers(lines)
         self._done.append(
             Answer(
@@ -332,8 +360,21 @@ def _name_us(call: Call) -> int:
     return min(CONNECT_TIMEOUT_MS, call.timeout_ms) * 1000
 
 
-def _connect_to(call: Call, address: str) -> str:
-    if not address:
-        return ""
-    number = f"[{address}]" if ":" in address else address
-    return f"{call.host}:{call.port}:{number}:{call.port}"
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def _place_of(addresses: tuple[str, ...]) -> str:
+    """Return a name for what is raced: connections to other addresses are not taken for it.
+
+    It ends so that no name server knows it, should it ever be asked.
+    """
+    numbers = "-".join(addresses).replace(":", ".").encode()
+    return f"{blake2b(numbers, digest_size=12).hexdigest()}.invalid"
+
+
+def _error(curl: pycurl.Curl, code: int) -> str:
+    if code == pycurl.E_PEER_FAILED_VERIFICATION:
+        found = curl.getinfo(pycurl.SSL_VERIFYRESULT)
+        return _CHAINS.get(found, "tls_untrusted")
+    return _ERRORS.get(code, "bad_response")

@@ -46,7 +46,7 @@ class Exchange:
         self.custom = ""
         self.connect_to = ""
         self.timeouts = (0, 0)
-        self.address = ""
+        self.addresses: tuple[str, ...] = ()
         self.begin(None, 0, 0)
 
     def begin(self, call: Call | None, submitted_us: int, started_us: int) -> None:
@@ -56,6 +56,8 @@ class Exchange:
         self.started_us = started_us
         self.requests = 0
         self.veto = ""
+        self.tried: tuple[str, ...] = ()
+        """The addresses of a name that a connection was begun to."""
         self.size = 0
         self.kept = 0
         self.head: list[bytes] = []
@@ -80,6 +82,8 @@ class Exchange:
             return pycurl.SOCKET_BAD
         if self.pool is not None:
             self.pool.opened += 1
+        if self.addresses:
+            self.tried += (peer[0],)
         return made
 
     def on_request(self, *_connection: object) -> int:
@@ -87,6 +91,10 @@ class Exchange:
         if self.requests:
             self.veto = "reset"
             return pycurl.PREREQFUNC_ABORT
+        if self.veto == "blocked_address":
+            return pycurl.PREREQFUNC_ABORT
+        # Another address of the race was reached.
+        self.veto = ""
         call = self.call
         if call is None or self._monotonic_us() > call.not_after_us + CONNECT_TIMEOUT_MS * 1000:
             self.veto = "send_deadline"

@@ -143,6 +143,14 @@ class Dispatch(_Section, frozen=True):
         return self.per_host or max(1, self.concurrency // 2)
 
 
+class DeadLetters(_Section, frozen=True):
+    """Runs that ended dead."""
+
+    kept_days: Annotated[
+        int, Meta(ge=1, le=3_650, description="listed, and can be redriven, for so long; days")
+    ] = 30
+
+
 class Targets(_Section, frozen=True):
     """Where fires may go. Private and loopback addresses are refused unless allowed here."""
 
@@ -195,6 +203,7 @@ class Settings(_Section, frozen=True):
     log: Log = Log()
     schedules: Schedules = Schedules()
     dispatch: Dispatch = Dispatch()
+    dead_letters: DeadLetters = DeadLetters()
     targets: Targets = Targets()
     keys: Keys = Keys()
     up: Up = Up()

@@ -17,6 +17,7 @@ from commandside.definition import Bounds
 from commandside.hand_off import SelfHandOff
 from commandside.ports import Unavailable
 from commandside.prompt import PromptLog
+from domain.instant import DAY
 from domain.target import address_rules
 from infra.clickhouse.runs import ClickHouseRuns
 from infra.listening import free_port
@@ -103,6 +104,7 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
             token_bytes,
             calendars,
             bounds,
+            settings.dead_letters.kept_days * DAY,
         )
         if command:
             turns += (_Sweeping(tenant_calendars(ports), process.unavailable),)

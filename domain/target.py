@@ -80,11 +80,16 @@ class AddressRules(msgspec.Struct, frozen=True):
     `allowed` opens ranges (and every port in them) that are closed by default; `extra_ports` opens
     ports from 1024 upwards on public addresses. `closed_ports` are closed on every other address,
     whatever is opened: those of our own engines, which ask nobody on loopback for a password.
+    `hosts` are names (or `*.` and what they end in) that may lead into private networks, at every
+    port; never to loopback, link-local or metadata addresses, which only a range opens. `denied`
+    ranges are closed whatever is opened: public addresses of the installation's own, for instance.
     """
 
     allowed: tuple[Range, ...] = ()
     extra_ports: tuple[int, ...] = ()
     closed_ports: tuple[int, ...] = ()
+    hosts: tuple[str, ...] = ()
+    denied: tuple[Range, ...] = ()
 
 
 class Header(msgspec.Struct, frozen=True, array_like=True):
@@ -188,18 +193,27 @@ def parse_range(text: str) -> Range | Refused:
 
 
 def address_rules(
-    allowed: Iterable[str] = (), extra_ports: Iterable[int] = (), closed_ports: Iterable[int] = ()
+    allowed: Iterable[str] = (),
+    extra_ports: Iterable[int] = (),
+    closed_ports: Iterable[int] = (),
+    hosts: Iterable[str] = (),
+    denied: Iterable[str] = (),
 ) -> AddressRules:
-    """Make rules of CIDR texts that were checked before; a wrong one is a bug of the caller."""
-    ranges = [parse_range(text) for text in allowed]
-    wrong = [item.detail for item in ranges if isinstance(item, Refused)]
-    assert not wrong, wrong
-    opened = tuple(item for item in ranges if isinstance(item, Range))
-    return AddressRules(opened, tuple(extra_ports), tuple(closed_ports))
+    """Make rules of texts that were checked before; a wrong one is a bug of the caller."""
+    return AddressRules(
+        _blocks(*allowed),
+        tuple(extra_ports),
+        tuple(closed_ports),
+        tuple(hosts),
+        _blocks(*denied),
+    )
 
 
 def _blocks(*texts: str) -> tuple[Range, ...]:
-    return address_rules(texts).allowed
+    ranges = [parse_range(text) for text in texts]
+    wrong = [item.detail for item in ranges if isinstance(item, Refused)]
+    assert not wrong, wrong
+    return tuple(item for item in ranges if isinstance(item, Range))
 
 
 _CLOSED_V4: Final = _blocks(
@@ -222,6 +236,11 @@ _CLOSED_V4: Final = _blocks(
 )
 _OPEN_V6: Final = _blocks("2000::/3")
 _CLOSED_V6: Final = _blocks("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
+_PRIVATE: Final = _blocks(
+    "10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"
+)
+# Where clouds keep credentials of the machine, among the private ones.
+_METADATA: Final = _blocks("100.100.100.200/32", "fd00:ec2::/32", "fd20:ce::/32")
 
 
 def _within(address: Address, ranges: tuple[Range, ...]) -> bool:
@@ -239,10 +258,26 @@ def _port_open(port: int, rules: AddressRules) -> bool:
     return port in OPEN_PORTS or (port >= UNPRIVILEGED_PORT and port in rules.extra_ports)
 
 
-def address_allowed(ip: str | bytes, port: int, rules: AddressRules) -> bool:
+def is_open_host(host: str, rules: AddressRules) -> bool:
+    """Say whether a name, in lower case, may lead into private networks."""
+    return any(
+        host == name or (name.startswith("*.") and host.endswith(name[1:])) for name in rules.hosts
+    )
+
+
+def is_host_rule(text: str) -> bool:
+    """Say whether a text can be one of the rules' `hosts`."""
+    labels = text.removeprefix("*.").split(".")
+    return not labels[-1][:1].isdigit() and all(map(_LABEL.fullmatch, labels))
+
+
+def address_allowed(
+    ip: str | bytes, port: int, rules: AddressRules, *, open_host: bool = False
+) -> bool:
     """Say whether an attempt may connect to `ip` (canonical text, or packed bytes) and `port`.
 
-    Anything that is not an address, and any IPv6 scope, is not allowed.
+    Anything that is not an address, and any IPv6 scope, is not allowed. `open_host`: by a name
+    that may lead into private networks.
     """
     if port not in _PORTS:
         return False
@@ -254,12 +289,16 @@ def address_allowed(ip: str | bytes, port: int, rules: AddressRules) -> bool:
         return False
     if port in rules.closed_ports and not _public(address):
         return False
+    if _within(address, rules.denied):
+        return False
     if _within(address, rules.allowed):
         return True
+    if open_host and _within(address, _PRIVATE):
+        return not _within(address, _METADATA)
     return _public(address) and _port_open(port, rules)
 
 
-def _parse_host(text: str) -> str | Address:
+def _parse_host(text: str, rules: AddressRules) -> str | Address:
     """Return a literal address or a lower-case name; raise ValueError with the reason."""
     if text.startswith("["):
         if "%" in text:
@@ -274,7 +313,7 @@ def _parse_host(text: str) -> str | Address:
         return ipaddress.IPv4Address(name)
     if not labels[-1]:
         raise ValueError("the host is empty or ends in a dot")
-    if len(labels) == 1:
+    if len(labels) == 1 and not is_open_host(name, rules):
         raise ValueError("a host of a single label is not a public name")
     if len(name) > HOST_LENGTH_MAX or not all(_LABEL.fullmatch(label) for label in labels):
         raise ValueError("the host must be a DNS name of letters, digits, hyphens (IDNA A-labels)")
@@ -320,7 +359,7 @@ def _place(scheme: str, authority: str, rules: AddressRules) -> tuple[str, int]:
     if not _PORT.fullmatch(port_text) or int(port_text) not in _PORTS:
         raise ValueError("the port must be a number from 1 to 65535")
     port = int(port_text)
-    host = _parse_host(parts["host"])
+    host = _parse_host(parts["host"], rules)
     _judge(host, port, rules)
     return str(host), port
 
@@ -328,7 +367,8 @@ def _place(scheme: str, authority: str, rules: AddressRules) -> tuple[str, int]:
 def _judge(host: str | Address, port: int, rules: AddressRules) -> None:
     if isinstance(host, str):
         # A name may resolve into a range that the operator opened, which lifts the rule on ports.
-        if not rules.allowed and not _port_open(port, rules):
+        lifted = rules.allowed or is_open_host(host, rules)
+        if not lifted and not _port_open(port, rules):
             raise ValueError(f"port {port} is not open to targets")
     elif not address_allowed(host.packed, port, rules):
         if _public(host):

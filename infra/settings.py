@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from domain.refusal import Refused
-from domain.target import parse_range
+from domain.target import is_host_rule, parse_range
 from infra.faults import fault_point
 
 PREFIX: Final = "TOCSIN_"
@@ -164,6 +164,14 @@ class Targets(_Section, frozen=True):
     closed_ports: Annotated[
         tuple[int, ...],
         Meta(description="ports never called on addresses that are not public; `up` adds its own"),
+    ] = ()
+    hosts: Annotated[
+        tuple[str, ...],
+        Meta(description="names that may lead into private networks: billing.corp, *.svc.corp"),
+    ] = ()
+    deny: Annotated[
+        tuple[str, ...],
+        Meta(description="address ranges never called: your own public ones, 203.0.113.0/28"),
     ] = ()
     connections_file: Annotated[
         str,
@@ -363,16 +371,21 @@ def _converted(raw: dict[str, dict[str, Any]], origins: dict[tuple[str, str], st
 
 def _refused(settings: Settings) -> Iterator[tuple[str, str, str]]:
     """Yield section, name and reason of what no type can say."""
-    for text in settings.targets.allow:
-        found = parse_range(text)
-        if isinstance(found, Refused):
-            yield "targets", "allow", found.detail
+    for name, ranges in (("allow", settings.targets.allow), ("deny", settings.targets.deny)):
+        for text in ranges:
+            found = parse_range(text)
+            if isinstance(found, Refused):
+                yield "targets", name, found.detail
     for port in settings.targets.ports:
         if not TARGET_PORT_MIN <= port <= TARGET_PORT_MAX:
             yield "targets", "ports", f"{port}: from {TARGET_PORT_MIN} to {TARGET_PORT_MAX}"
     for port in settings.targets.closed_ports:
         if not 1 <= port <= TARGET_PORT_MAX:
             yield "targets", "closed_ports", f"{port}: from 1 to {TARGET_PORT_MAX}"
+    for text in settings.targets.hosts:
+        if not is_host_rule(text):
+            detail = f"{text!r}: a name in lower case, or '*.' and what names end in"
+            yield "targets", "hosts", detail
     try:
         fault_point(settings.fault.point)
     except ValueError as error:

@@ -34,7 +34,9 @@ def run(process: Process) -> int:
             )
         )
         targets = settings.targets
-        rules = address_rules(targets.allow, targets.ports, targets.closed_ports)
+        rules = address_rules(
+            targets.allow, targets.ports, targets.closed_ports, targets.hosts, targets.deny
+        )
         concurrency = settings.dispatch.concurrency
         connections = load_connections(settings)
         deliverer = stack.enter_context(

@@ -88,7 +88,9 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
             hand_off = SelfHandOff(queue, process.shards, process.telemetry)
             appends, turns = PromptLog(log, hand_off), (_Turning(hand_off),)
         targets = settings.targets
-        rules = address_rules(targets.allow, targets.ports, targets.closed_ports)
+        rules = address_rules(
+            targets.allow, targets.ports, targets.closed_ports, targets.hosts, targets.deny
+        )
         grants = load_connections(settings).grants(settings.kafka.prefix)
         bounds = Bounds(rules, settings.schedules.min_interval_s, grants)
         calendars = stack.enter_context(closing(PostgresCalendars(conninfo)))

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-from domain.target import AddressRules, address_allowed
+from domain.target import AddressRules, address_allowed, is_open_host
 
 # How long an address that could not be reached is tried last, and how many are remembered.
 SHUNNED_US: Final = 30_000_000
@@ -24,26 +24,31 @@ class AddressBook:
 
     def __init__(self, rules: AddressRules) -> None:
         self._rules = rules
-        self._judged: OrderedDict[tuple[str, int], bool] = OrderedDict()
+        self._judged: OrderedDict[tuple[str, int, bool], bool] = OrderedDict()
         self._shunned: OrderedDict[tuple[str, int], int] = OrderedDict()
 
-    def allowed(self, address: str, port: int) -> bool:
-        """Say whether an attempt may connect there; the last verdicts are kept."""
-        key = (address, port)
+    def allowed(self, address: str, port: int, host: str = "") -> bool:
+        """Say whether an attempt may connect there by this name; the last verdicts are kept."""
+        rules = self._rules
+        open_host = bool(rules.hosts) and is_open_host(host, rules)
+        key = (address, port, open_host)
         verdict = self._judged.get(key)
         if verdict is None:
-            verdict = self._judged[key] = address_allowed(address, port, self._rules)
+            verdict = address_allowed(address, port, rules, open_host=open_host)
+            self._judged[key] = verdict
             if len(self._judged) > JUDGED_MAX:
                 self._judged.popitem(last=False)
         return verdict
 
-    def choose(self, addresses: Sequence[str], port: int, now_us: int) -> tuple[str, ...]:
-        """Pick addresses of a name to race, the likeliest first; none if one is forbidden.
+    def choose(
+        self, host: str, addresses: Sequence[str], port: int, now_us: int
+    ) -> tuple[str, ...]:
+        """Pick addresses of a host to race, the likeliest first; none if one is forbidden.
 
         A name that mixes public and private addresses is how a check is raced, so that no
         address of it is called. Both families are among those that are picked, if there are both.
         """
-        if not all(self.allowed(address, port) for address in addresses):
+        if not all(self.allowed(address, port, host) for address in addresses):
             return ()
         if len(addresses) == 1:
             return (addresses[0],)

@@ -234,7 +234,7 @@ class CurlDeliverer:
         now_us = self._monotonic_us()
         if not found.addresses:
             self._refuse(call, "dns", now_us - submitted_us)
-        elif not (addresses := self._book.choose(found.addresses, call.port, now_us)):
+        elif not (addresses := self._book.choose(call.host, found.addresses, call.port, now_us)):
             self._refuse(call, "blocked_address", now_us - submitted_us)
         elif now_us - submitted_us >= _name_us(call):
             self._refuse(call, "timeout", now_us - submitted_us)

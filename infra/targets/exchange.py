@@ -67,7 +67,8 @@ class Exchange:
         """Judge the actual peer, and make the socket if it is allowed."""
         family, kind, protocol, peer = address
         # An IPv6 peer has four parts; a scope (the last) is never allowed.
-        if not self._book.allowed(peer[0], peer[1]) or any(peer[3:]):
+        host = self.call.host if self.call is not None else ""
+        if not self._book.allowed(peer[0], peer[1], host) or any(peer[3:]):
             self.veto = "blocked_address"
             return pycurl.SOCKET_BAD
         try:

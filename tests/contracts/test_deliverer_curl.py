@@ -257,7 +257,7 @@ def test_a_peer_that_the_book_refuses_is_never_connected_to(sockets: SocketWorld
 
         seen = 0
 
-        def allowed(self, address: str, port: int) -> bool:
+        def allowed(self, address: str, port: int, host: str = "") -> bool:
             self.seen += 1
             return self.seen == 1
 

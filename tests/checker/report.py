@@ -54,6 +54,10 @@ KEPT: Final = 1_000
 """Violations kept of each invariant; the others are counted."""
 
 
+SHOWN: Final = 20
+QUANTILES: Final = (0.5, 0.99, 0.999)
+
+
 class Report:
     """Filled by the checks, read by who asked."""
 
@@ -67,6 +71,8 @@ class Report:
         self.unjudged: Counter[str] = Counter()
         """What could not be judged, and how often."""
         self.events = 0
+        self.told: Violation | None = None
+        """The violation of which there is the story."""
         self.story: list[str] = []
 
     def wrong(self, invariant: str, what: str, *, job: bytes = b"", run: bytes = b"") -> None:
@@ -74,3 +80,26 @@ class Report:
         self.broken[invariant] += 1
         if self.broken[invariant] <= KEPT:
             self.violations.append(Violation(invariant, what, job, run))
+
+    def text(self) -> str:
+        """Return all of it, in lines."""
+        lines = [f"{self.events} events, {sum(self.broken.values())} violations"]
+        lines += [f"  {name}: {times}" for name, times in sorted(self.broken.items())]
+        lines += [f"{v.text()}" for v in self.violations[:SHOWN]]
+        if len(self.violations) > SHOWN:
+            lines.append(f"… {sum(self.broken.values()) - SHOWN} more")
+        if self.told is not None:
+            lines += ["", f"the story of {self.told.text()}", *self.story]
+        lines += ["", "paths"]
+        lines += [f"  {self.paths[name]:9} {name}: {said}" for name, said in PATHS.items()]
+        if self.lateness_ms:
+            lines += ["", "lateness of first attempts, ms: p50, p99, p99.9, max (number)"]
+        for kind, found in sorted(self.lateness_ms.items()):
+            found.sort()
+            shares = [found[min(len(found) - 1, int(len(found) * q))] for q in QUANTILES]
+            shown = ", ".join(map(str, shares))
+            lines.append(f"  {kind}: {shown}, {found[-1]} ({len(found)})")
+        if self.unjudged:
+            lines += ["", "not judged"]
+            lines += [f"  {times:9} {what}" for what, times in sorted(self.unjudged.items())]
+        return "\n".join(lines)

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final, assert_never
+from unicodedata import category, normalize
 
 import msgspec
 
@@ -36,6 +37,8 @@ _AUTHORITY = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]*)(?::(?P<port>.*))?")
 _PORT = re.compile(r"[0-9]{1,5}")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _QUAD = re.compile(r"(?:(?:0|[1-9][0-9]{0,2})\.){3}(?:0|[1-9][0-9]{0,2})")
+_IDNA_KINDS = frozenset({"Ll", "Lm", "Lo", "Mc", "Mn", "Nd"})
+_IDNA_OTHERS = frozenset("-\u00b7\u0375\u05f3\u05f4\u200c\u200d\u30fb\u3007")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _SECRET_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
@@ -318,7 +321,7 @@ def _parse_host(text: str, rules: AddressRules) -> str | Address:
     if len(name) > HOST_LENGTH_MAX or not all(_LABEL.fullmatch(label) for label in labels):
         raise ValueError("the host must be a DNS name of letters, digits, hyphens (IDNA A-labels)")
     if not all(_decodes(label) for label in labels if label.startswith("xn--")):
-        raise ValueError("an xn-- label of the host does not decode")
+        raise ValueError("an xn-- label of the host is not one of IDNA 2008")
     return name
 
 
@@ -326,7 +329,11 @@ def _decodes(a_label: str) -> bool:
     coded = a_label.removeprefix("xn--")
     try:
         decoded = coded.encode().decode("punycode")
-        return not decoded.isascii() and decoded.encode("punycode").decode() == coded
+        if decoded.isascii() or decoded.encode("punycode").decode() != coded:
+            return False
+        # IDNA 2008 has letters, marks and digits that are their own normal form, and few others.
+        kinds = (char in _IDNA_OTHERS or category(char) in _IDNA_KINDS for char in decoded)
+        return normalize("NFKC", decoded) == decoded and all(kinds)
     except (ValueError, OverflowError):
         return False
 

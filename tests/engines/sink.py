@@ -89,6 +89,8 @@ class TargetServer:
     ) -> None:
         self.requests: list[Request] = []
         self.connections = 0
+        self.called: list[str] = []
+        """At which of the machine's addresses each connection was made."""
         self.reached: Counter[str] = Counter()
         """How often the fault of a path came to its point."""
         self.handshakes = 0
@@ -143,6 +145,7 @@ class TargetServer:
             except OSError:
                 return
             self.connections += 1
+            self.called.append(connection.getsockname()[0])
             connection.settimeout(PATIENCE_S)
             self._open.append(connection)
             thread = threading.Thread(target=self._serve, args=(connection, self.connections))

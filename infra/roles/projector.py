@@ -18,10 +18,6 @@ def run(process: Process) -> int:
         parking = stack.enter_context(closing(PostgresParking(process.conninfo)))
         board = stack.enter_context(closing(PostgresBoardStore(process.conninfo)))
         store = stack.enter_context(closing(ClickHouseHistory(clickhouse.url, clickhouse.database)))
-
-        def dead(runs: int) -> None:
-            process.telemetry.count("dead_letters", runs)
-
-        views = (BoardView(board), HistoryView(store, positions, dead=dead))
+        views = (BoardView(board), HistoryView(store, positions))
         projector = Projector(feed, views, positions, parking, process.telemetry)
         return loop(process, projector)

@@ -22,6 +22,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from commandside.ports import Unavailable
 from domain.queue_target import EVERYONE
+from domain.target import OPEN_PORTS
 from infra import clock, settings
 from infra.clickhouse.connection import Connection
 from infra.embedded.errors import EngineError
@@ -121,7 +122,7 @@ def _program(told: Settings) -> Iterator[Finding]:
     yield Finding(OK, "program", versions)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # A call of a target and an API connection take a descriptor each.
-    need = max(FILES_MIN, told.dispatch.files)
+    need = max(FILES_MIN, 4 * told.dispatch.concurrency)
     if soft < need:
         yield Finding(
             NOTE, "program", f"{soft} open files allowed (at most {hard})", f"ulimit -n {need}"
@@ -321,6 +322,9 @@ def _clickhouse(told: Settings) -> Iterator[Finding]:
         link.close()
 
 
+_OPEN: Final = ", ".join(map(str, sorted(OPEN_PORTS)))
+
+
 def _targets(told: Settings, *, runs: bool) -> Iterator[Finding]:
     allowed = ", ".join(told.targets.allow)
     more = "; `up` may allow more, by --allow-target and for its demo" if runs else ""
@@ -330,6 +334,18 @@ def _targets(told: Settings, *, runs: bool) -> Iterator[Finding]:
         )
     else:
         yield Finding(OK, "targets", f"private and loopback addresses are refused{more}")
+    if told.targets.hosts:
+        hosts = ", ".join(told.targets.hosts)
+        yield Finding(NOTE, "targets", f"names that may lead into private networks: {hosts}")
+    if told.targets.deny:
+        denied = ", ".join(told.targets.deny)
+        yield Finding(OK, "targets", f"addresses that nobody may call: {denied}")
+    if told.targets.ports:
+        ports = ", ".join(map(str, told.targets.ports))
+        yield Finding(NOTE, "targets", f"ports of public addresses open beside {_OPEN}: {ports}")
+    if told.targets.closed_ports:
+        ports = ", ".join(map(str, told.targets.closed_ports))
+        yield Finding(OK, "targets", f"ports closed on addresses that are not public: {ports}")
     for kind, name, one in load_connections(told).all():
         users = "every tenant" if EVERYONE in one.tenants else f"{len(one.tenants)} tenant(s)"
         names = ", ".join(one.prefixes)

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from domain.refusal import Refused
-from domain.target import parse_range
+from domain.target import is_host_rule, parse_range
 from infra.faults import fault_point
 
 PREFIX: Final = "TOCSIN_"
@@ -127,12 +127,11 @@ class Dispatch(_Section, frozen=True):
     """How a dispatcher works."""
 
     concurrency: Annotated[
-        int,
-        Meta(ge=1, le=20_000, description="calls in flight of one dispatcher; each needs a file"),
+        int, Meta(ge=1, le=900, description="calls in flight of one dispatcher")
     ] = 256
     per_host: Annotated[
         int,
-        Meta(ge=0, le=20_000, description="of these, to one host and port; 0: half of them"),
+        Meta(ge=0, le=900, description="of these, to one host and port; 0: half of them"),
     ] = 0
     held_max: Annotated[
         int, Meta(ge=1_000, le=5_000_000, description="entries held until due; above: no fetching")
@@ -143,10 +142,13 @@ class Dispatch(_Section, frozen=True):
         """Calls that one target host may have in flight."""
         return self.per_host or max(1, self.concurrency // 2)
 
-    @property
-    def files(self) -> int:
-        """Descriptors that a dispatcher may need: as many idle connections again, and its own."""
-        return 4 * self.concurrency
+
+class DeadLetters(_Section, frozen=True):
+    """Runs that ended dead."""
+
+    kept_days: Annotated[
+        int, Meta(ge=1, le=3_650, description="listed, and can be redriven, for so long; days")
+    ] = 30
 
 
 class Targets(_Section, frozen=True):
@@ -162,6 +164,14 @@ class Targets(_Section, frozen=True):
     closed_ports: Annotated[
         tuple[int, ...],
         Meta(description="ports never called on addresses that are not public; `up` adds its own"),
+    ] = ()
+    hosts: Annotated[
+        tuple[str, ...],
+        Meta(description="names that may lead into private networks: billing.corp, *.svc.corp"),
+    ] = ()
+    deny: Annotated[
+        tuple[str, ...],
+        Meta(description="address ranges never called: your own public ones, 203.0.113.0/28"),
     ] = ()
     connections_file: Annotated[
         str,
@@ -201,6 +211,7 @@ class Settings(_Section, frozen=True):
     log: Log = Log()
     schedules: Schedules = Schedules()
     dispatch: Dispatch = Dispatch()
+    dead_letters: DeadLetters = DeadLetters()
     targets: Targets = Targets()
     keys: Keys = Keys()
     up: Up = Up()
@@ -360,16 +371,21 @@ def _converted(raw: dict[str, dict[str, Any]], origins: dict[tuple[str, str], st
 
 def _refused(settings: Settings) -> Iterator[tuple[str, str, str]]:
     """Yield section, name and reason of what no type can say."""
-    for text in settings.targets.allow:
-        found = parse_range(text)
-        if isinstance(found, Refused):
-            yield "targets", "allow", found.detail
+    for name, ranges in (("allow", settings.targets.allow), ("deny", settings.targets.deny)):
+        for text in ranges:
+            found = parse_range(text)
+            if isinstance(found, Refused):
+                yield "targets", name, found.detail
     for port in settings.targets.ports:
         if not TARGET_PORT_MIN <= port <= TARGET_PORT_MAX:
             yield "targets", "ports", f"{port}: from {TARGET_PORT_MIN} to {TARGET_PORT_MAX}"
     for port in settings.targets.closed_ports:
         if not 1 <= port <= TARGET_PORT_MAX:
             yield "targets", "closed_ports", f"{port}: from 1 to {TARGET_PORT_MAX}"
+    for text in settings.targets.hosts:
+        if not is_host_rule(text):
+            detail = f"{text!r}: a name in lower case, or '*.' and what names end in"
+            yield "targets", "hosts", detail
     try:
         fault_point(settings.fault.point)
     except ValueError as error:

@@ -148,6 +148,10 @@ TABLE: Final[tuple[Name, ...]] = (
     ),
     # Projections.
     *_of(
+        "counter",
+        dead_letters="runs that ended dead; counted again where the run history is read anew",
+    ),
+    *_of(
         "view",
         projection_lag_ms="age of the newest event that the view has not seen, ms; 0 at the head",
         projection_parked_streams="streams that the view cannot read on; above zero needs a person",

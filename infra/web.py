@@ -39,6 +39,7 @@ from commandside.preview import Previews
 from commandside.redrive import Redrives
 from commandside.secret_keeper import SecretKeeper
 from commandside.secret_port import SecretStore
+from domain.job.redrive import KEPT_MS
 from domain.opaque import COMPLETION, POSITION, Seal
 from domain.ports import Unavailable
 from domain.problem import PARAMETER, Problem, invalid
@@ -70,7 +71,8 @@ class WebPorts(msgspec.Struct, frozen=True):
     """What the public listener needs.
 
     `secret`: the installation's, of which pepper and seals are derived. `views`: None in a process
-    that answers no lists. `now`: ms of the database clock as estimated.
+    that answers no lists. `now`: ms of the database clock as estimated. `dead_kept_ms`: for so long
+    after its end a dead run can be redriven.
     """
 
     log: CommandLog
@@ -84,6 +86,7 @@ class WebPorts(msgspec.Struct, frozen=True):
     new_id: NewId
     calendars: Calendars
     bounds: Bounds = Bounds()
+    dead_kept_ms: int = KEPT_MS
 
 
 Hook = Callable[[], Coroutine[Any, Any, None]]
@@ -107,8 +110,10 @@ def build_app(
         now=ports.now,
         cursors=Seal(ports.secret, CURSOR),
         positions=positions,
+        kept_ms=ports.dead_kept_ms,
     )
     routes.append(queryside.api.routes.job_handler(queries))
+    routes.append(queryside.api.routes.run_handler(queries))
     if query:
         routes += queryside.api.routes.handlers(queries)
     if command:
@@ -134,9 +139,10 @@ def build_app(
         routes += commandside.api.calendar_routes.handlers(calendars)
         redrives = Redrives(
             ports.log,
-            ports.views.history if ports.views else None,
+            ports.views.letters if ports.views else None,
             now=ports.now,
             positions=positions,
+            kept_ms=ports.dead_kept_ms,
         )
         routes += commandside.api.redrive_routes.handlers(redrives)
         completions = Completions(ports.log, Seal(ports.secret, COMPLETION))

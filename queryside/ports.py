@@ -121,6 +121,11 @@ class JobBoard(Protocol):
         Those that follow `edge`, or with `newer` those right before it; `edge` itself never.
         """
 
+    def labelled(
+        self, tenant_id: bytes, job_ids: Sequence[bytes], labels: Sequence[tuple[str, str]]
+    ) -> list[bytes]:
+        """Return those of these jobs that have all these labels."""
+
 
 class RunPlace(msgspec.Struct, frozen=True, gc=False):
     """A row's place in a history: `nominal` falling, then `run_id` falling (bytes)."""
@@ -179,6 +184,9 @@ class RunHistory(Protocol):
         newer: bool = False,
     ) -> list[RunRow]:
         """Return the same without attempts."""
+
+    def dead_jobs(self, tenant_id: bytes, wanted: DeadFilter, limit: int) -> list[bytes]:
+        """Return up to `limit` of the jobs that have dead runs of this filter."""
 
 
 class Freshness(Protocol):

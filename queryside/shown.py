@@ -14,7 +14,7 @@ from domain.job import state as s
 from domain.job.events import JobSpec
 from domain.job.redrive import status_of
 from domain.run import state as rs
-from domain.run.events import Passed, Progressed
+from domain.run.events import DEAD, Passed, Progressed
 from domain.schedule.exclusion import Exclusion
 from domain.stretch import Stretch
 from projections.rows import AttemptRow, RunRow
@@ -154,6 +154,14 @@ class DeadLetter(RunItem, kw_only=True):
     """A run that ended dead."""
 
     job_id: str
+    redrivable_until: Annotated[Instant, Meta(description="then it leaves this list")]
+
+
+class RunShown(RunItem, kw_only=True):
+    """A run by itself."""
+
+    job_id: str
+    redrivable_until: Annotated[Instant, Meta(description="of a dead run")] | UnsetType = UNSET
 
 
 class EventItem(msgspec.Struct, kw_only=True):
@@ -319,11 +327,22 @@ def run_item(line: RunLine, said: Progressed | None = None) -> RunItem:
     return found
 
 
-def dead_letter(line: RunLine) -> DeadLetter:
+def dead_letter(line: RunLine, kept_ms: int) -> DeadLetter:
     """Show a run that ended dead."""
     item = run_item(line)
     fields = {name: getattr(item, name) for name in item.__struct_fields__}
-    return DeadLetter(job_id=text(JOB, line.run.job_id), **fields)
+    until = rfc3339(line.run.ended_at + kept_ms)
+    return DeadLetter(job_id=text(JOB, line.run.job_id), redrivable_until=until, **fields)
+
+
+def run_shown(line: RunLine, said: Progressed | None, kept_ms: int) -> RunShown:
+    """Show a run by itself."""
+    item = run_item(line, said)
+    fields = {name: getattr(item, name) for name in item.__struct_fields__}
+    found = RunShown(job_id=text(JOB, line.run.job_id), **fields)
+    if line.run.status == DEAD:
+        found.redrivable_until = rfc3339(line.run.ended_at + kept_ms)
+    return found
 
 
 def redriven_by(run_id: bytes, last: DomainEvent) -> RedriveShown:

@@ -400,6 +400,13 @@ FAIL: Final = _object(
 REDRIVE: Final = _object(
     {
         "job_id": _text("dead letters of this job only", maxLength=35),
+        "labels": {
+            "type": "object",
+            "minProperties": 1,
+            "maxProperties": 10,
+            "additionalProperties": {"type": "string"},
+            "description": "dead letters of jobs that have all of these",
+        },
         "cause": _text("of the end: attempts, age, lost, status …", maxLength=64),
         "since": _text("RFC 3339 with an offset: they ended then, or later", maxLength=40),
         "until": _text("RFC 3339 with an offset: they ended then, or before", maxLength=40),

@@ -34,9 +34,10 @@ def run(process: Process) -> int:
             )
         )
         targets = settings.targets
-        rules = address_rules(targets.allow, targets.ports, targets.closed_ports)
+        rules = address_rules(
+            targets.allow, targets.ports, targets.closed_ports, targets.hosts, targets.deny
+        )
         concurrency = settings.dispatch.concurrency
-        lifecycle.allow_files(settings.dispatch.files)
         connections = load_connections(settings)
         deliverer = stack.enter_context(
             closing(

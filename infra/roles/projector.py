@@ -18,6 +18,10 @@ def run(process: Process) -> int:
         parking = stack.enter_context(closing(PostgresParking(process.conninfo)))
         board = stack.enter_context(closing(PostgresBoardStore(process.conninfo)))
         store = stack.enter_context(closing(ClickHouseHistory(clickhouse.url, clickhouse.database)))
-        views = (BoardView(board), HistoryView(store, positions))
+
+        def dead(runs: int) -> None:
+            process.telemetry.count("dead_letters", runs)
+
+        views = (BoardView(board), HistoryView(store, positions, dead=dead))
         projector = Projector(feed, views, positions, parking, process.telemetry)
         return loop(process, projector)

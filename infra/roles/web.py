@@ -17,6 +17,7 @@ from commandside.definition import Bounds
 from commandside.hand_off import SelfHandOff
 from commandside.ports import Unavailable
 from commandside.prompt import PromptLog
+from domain.instant import DAY
 from domain.target import address_rules
 from infra.clickhouse.runs import ClickHouseRuns
 from infra.listening import free_port
@@ -87,7 +88,9 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
             hand_off = SelfHandOff(queue, process.shards, process.telemetry)
             appends, turns = PromptLog(log, hand_off), (_Turning(hand_off),)
         targets = settings.targets
-        rules = address_rules(targets.allow, targets.ports, targets.closed_ports)
+        rules = address_rules(
+            targets.allow, targets.ports, targets.closed_ports, targets.hosts, targets.deny
+        )
         grants = load_connections(settings).grants(settings.kafka.prefix)
         bounds = Bounds(rules, settings.schedules.min_interval_s, grants)
         calendars = stack.enter_context(closing(PostgresCalendars(conninfo)))
@@ -103,6 +106,7 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
             token_bytes,
             calendars,
             bounds,
+            settings.dead_letters.kept_days * DAY,
         )
         if command:
             turns += (_Sweeping(tenant_calendars(ports), process.unavailable),)

@@ -9,16 +9,20 @@ must hold, and by what:
 - *Nothing is sent late.* A call whose send deadline has passed is not started, and one whose
   connecting took longer than the connect timeout after it is refused by the same callback.
 - *Only checked peers.* Literals and all addresses of a name are judged before the call, the
-  connection goes to a checked address by number, and the socket callback judges the peer again.
+  connection goes to checked addresses by number, and the socket callback judges each peer again.
+- *No dead family.* Up to four addresses of a name are raced, of both families.
+- *No waiting without end.* A call waits for its name as long as for a connection, and no longer:
+  neither a silent name server nor a row of other names before it holds its place.
 - *No shared connections.* Each tenant has a connection pool of its own (a libcurl share).
 - *Bounded answers.* Headers, 1xx blocks and body together are read up to 64 KiB.
 """
 
-import resource
+import select
 import socket
 import ssl
 import time
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from typing import Final
 
 import pycurl
@@ -28,28 +32,17 @@ from infra.targets.addresses import AddressBook, is_literal
 from infra.targets.exchange import Exchange, header_block, kept_headers, set_method
 from infra.targets.pool import IDLE_S_MAX, Pools
 from infra.targets.resolver import Found, Resolver
-from infra.targets.transfers import Transfers
-from infra.waiting import wait
 
 CONCURRENCY: Final = 128
 WAIT_MS_MAX: Final = 1_000
-FILES_MAX: Final = 1 << 20
-FILES_OF_OTHERS: Final = 64
-"""Descriptors that no target gets: engines are connected to anew when they were away."""
 
-_IDENTITY: Final = b"Accept-Encoding: identity"
 # A name without a value keeps libcurl from sending a line of its own.
-_NO_ACCEPT: Final = b"Accept:"
-_NO_TYPE: Final = b"Content-Type:"
-_NO_EXPECT: Final = b"Expect:"
-EXPECTS_BYTES: Final = 1_000_000
-"""From this size of a body on libcurl would ask first whether the target wants it (1 MiB)."""
+_OURS: Final = [b"Accept-Encoding: identity", b"Accept:", b"Content-Type:", b"Expect:"]
 _ERRORS: Final = {
     pycurl.E_COULDNT_RESOLVE_HOST: "dns",
     pycurl.E_COULDNT_CONNECT: "connect",
     pycurl.E_OPERATION_TIMEDOUT: "timeout",
     pycurl.E_SSL_CONNECT_ERROR: "tls",
-    pycurl.E_PEER_FAILED_VERIFICATION: "tls",
     pycurl.E_SSL_CACERT_BADFILE: "tls",
     pycurl.E_SSL_CIPHER: "tls",
     pycurl.E_SSL_INVALIDCERTSTATUS: "tls",
@@ -61,16 +54,14 @@ _ERRORS: Final = {
     pycurl.E_PARTIAL_FILE: "reset",
 }
 
+_CHAINS: Final = {0: "tls_wrong_host", 1: "tls_wrong_host", 9: "tls_expired", 10: "tls_expired"}
+"""What OpenSSL says of a chain. Nothing, or nothing in particular: it holds, but for another host,
+which libcurl sees by itself. 9 and 10: not valid yet, and not any more."""
+
 
 def find_ca_file() -> str | None:
     """Return the certificate bundle that the machine's OpenSSL would use."""
     return ssl.get_default_verify_paths().cafile
-
-
-def _files_of_targets() -> int:
-    """Return the descriptor from which on sockets are refused."""
-    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return FILES_MAX if allowed == resource.RLIM_INFINITY else allowed - FILES_OF_OTHERS
 
 
 class CurlDeliverer:
@@ -94,16 +85,20 @@ class CurlDeliverer:
         self._concurrency = concurrency
         self._ca_file = ca_file or find_ca_file()
         self._monotonic_us = monotonic_us
-        self._transfers = Transfers(concurrency)
+        self._multi = pycurl.CurlMulti()
+        self._multi.setopt(pycurl.M_PIPELINING, pycurl.PIPE_NOTHING)
+        self._multi.setopt(pycurl.M_MAXCONNECTS, concurrency)
         self._exchanges: dict[pycurl.Curl, Exchange] = {}
         self._free: list[Exchange] = []
-        self._files = _files_of_targets()
-        self._pools = Pools(concurrency, min(2 * concurrency, self._files - concurrency))
+        self._pools = Pools(concurrency)
         self._resolving: dict[str, list[tuple[Call, int]]] = {}
+        self._late_us = 0
+        """When the first of those that wait for a name has waited too long."""
         self._done: list[Answer] = []
         self._in_flight = 0
         self._fresh = False
         """Something was submitted since libcurl has moved."""
+        self._active = 0
         # What ended during `submit` must wake an owner that sleeps on sockets.
         self._always, waker = socket.socketpair()
         waker.close()
@@ -128,13 +123,13 @@ class CurlDeliverer:
                 self._refuse(call, "send_deadline", 0)
             elif is_literal(call.host):
                 if self._book.allowed(call.host, call.port):
-                    self._start(call, "", now_us, now_us)
+                    self._start(call, (), now_us, now_us)
                 else:
                     self._refuse(call, "blocked_address", 0)
             else:
                 found = self._resolver.ask(call.host, call.tenant_id)
                 if found is None:
-                    self._resolving.setdefault(call.host, []).append((call, now_us))
+                    self._hold(call, now_us)
                 else:
                     self._start_named(call, found, now_us)
         self._fresh = self._fresh or bool(calls)
@@ -145,12 +140,10 @@ class CurlDeliverer:
             for name, found in self._resolver.collect():
                 for call, submitted_us in self._resolving.pop(name, ()):
                     self._start_named(call, found, submitted_us)
-        self._fresh = False
-        ended = self._transfers.advance()
-        now_us = self._monotonic_us()
-        for curl, code in ended:
-            self._end(self._exchanges[curl], code, now_us)
-        self._pools.sweep(now_us, self._free)
+            if self._resolving and self._monotonic_us() >= self._late_us:
+                self._give_up()
+        self._advance()
+        self._pools.sweep(self._monotonic_us(), self._free)
         answers, self._done = self._done, []
         self._in_flight -= len(answers)
         return answers
@@ -161,8 +154,10 @@ class CurlDeliverer:
         # for each that was submitted.
         readable = [self._always.fileno()] if self._done or self._fresh else []
         writable: list[int] = []
-        if self._transfers.active:
-            readable.append(self._transfers.fileno())
+        if self._active:
+            # The exceptional ones are for protocols that are switched off.
+            more, writable, _ = self._multi.fdset()
+            readable += more
         if self._resolving:
             readable.append(self._resolver.fileno())
         return readable, writable
@@ -175,75 +170,121 @@ class CurlDeliverer:
         """Return after how many milliseconds `poll` must be called even if nothing is ready."""
         if self._done or self._fresh:
             return 0
-        rest = self._transfers.timeout_ms()
-        return WAIT_MS_MAX if rest < 0 else min(rest, WAIT_MS_MAX)
+        wait = self._multi.timeout() if self._active else -1
+        longest = WAIT_MS_MAX
+        if self._resolving:
+            left_us = self._late_us - self._monotonic_us()
+            longest = min(longest, max(0, -(-left_us // 1000)))
+        return longest if wait < 0 else min(wait, longest)
 
     def wait(self, timeout_ms: int) -> None:
         """Wait until `poll` may have something to do, for an owner that has no other sockets."""
         readable, writable = self.sockets()
-        wait(readable, writable, min(timeout_ms, self.timeout_ms()) * 1_000)
+        select.select(readable, writable, (), min(timeout_ms, self.timeout_ms()) / 1000)
 
     def close(self) -> None:
         """Drop every call in flight, unanswered, and every connection."""
         for exchange in self._exchanges.values():
             if exchange.call is not None:
-                self._transfers.remove(exchange.curl)
+                self._multi.remove_handle(exchange.curl)
             if exchange.pool is not None:
                 exchange.curl.unsetopt(pycurl.SHARE)
             exchange.curl.close()
-        self._transfers.close()
+        self._multi.close()
         self._pools.close()
         self._exchanges.clear()
         self._free.clear()
         self._resolver.close()
         self._always.close()
 
+    def _advance(self) -> None:
+        self._fresh = False
+        if not self._active:
+            return
+        self._multi.perform()
+        _, ended, failed = self._multi.info_read(self._concurrency)
+        for curl in ended:
+            self._end(self._exchanges[curl], 0)
+        for curl, code, _ in failed:
+            self._end(self._exchanges[curl], code)
+
     def _refuse(self, call: Call, error: str, elapsed_us: int) -> None:
         self._done.append(Answer(call.token, 0, error, sent=False, elapsed_us=elapsed_us))
+
+    def _hold(self, call: Call, now_us: int) -> None:
+        late_us = now_us + _name_us(call)
+        self._late_us = min(self._late_us, late_us) if self._resolving else late_us
+        self._resolving.setdefault(call.host, []).append((call, now_us))
+
+    def _give_up(self) -> None:
+        """End the calls that have waited too long for their names, which others may wait for."""
+        now_us = self._monotonic_us()
+        held = list(self._resolving.items())
+        self._resolving.clear()
+        for name, waiting in held:
+            for call, submitted_us in waiting:
+                if now_us - submitted_us >= _name_us(call):
+                    self._refuse(call, "timeout", now_us - submitted_us)
+                else:
+                    self._hold(call, submitted_us)
+            if name not in self._resolving:
+                self._resolver.forget(name)
 
     def _start_named(self, call: Call, found: Found, submitted_us: int) -> None:
         now_us = self._monotonic_us()
         if not found.addresses:
             self._refuse(call, "dns", now_us - submitted_us)
-        elif (address := self._book.choose(found.addresses, call.port, now_us)) is None:
+        elif not (addresses := self._book.choose(call.host, found.addresses, call.port, now_us)):
             self._refuse(call, "blocked_address", now_us - submitted_us)
-        elif now_us - submitted_us >= min(CONNECT_TIMEOUT_MS, call.timeout_ms) * 1000:
+        elif now_us - submitted_us >= _name_us(call):
             self._refuse(call, "timeout", now_us - submitted_us)
         else:
-            self._start(call, address, submitted_us, now_us)
+            self._start(call, addresses, submitted_us, now_us)
 
-    def _start(self, call: Call, address: str, submitted_us: int, now_us: int) -> None:
+    def _start(
+        self, call: Call, addresses: tuple[str, ...], submitted_us: int, now_us: int
+    ) -> None:
         """Put the call on a handle, setting only what differs from its last use."""
-        headers = _header_entries(call)
-        if headers is None:
+        # One list entry for all lines: libcurl copies and searches per entry, which is a sixth of
+        # a request's cost. It sends an entry as it is, so a line break here would forge a header:
+        # definitions are refused for one, and what is in the log all the same is never sent.
+        block = b"\r\n".join(call.headers)
+        breaks = max(len(call.headers) - 1, 0)
+        if block.count(b"\n") != breaks or block.count(b"\r") != breaks or b"\0" in block:
             self._refuse(call, UNSENDABLE, now_us - submitted_us)
             return
         exchange = self._free.pop() if self._free else self._make()
-        exchange.begin(call, submitted_us)
-        exchange.address = address
+        exchange.begin(call, submitted_us, now_us)
+        exchange.addresses = addresses
         curl = exchange.curl
         self._pools.join(exchange, call.tenant_id, now_us)
         host = f"[{call.host}]" if ":" in call.host else call.host
-        url = f"{call.scheme}://{host}:{call.port}{call.path}"
-        if url != exchange.url:
-            exchange.url = url
-            curl.setopt(pycurl.URL, url)
-        connect_to = _connect_to(call, address)
+        curl.setopt(pycurl.URL, f"{call.scheme}://{host}:{call.port}{call.path}")
+        place = ""
+        if len(addresses) == 1:
+            place = _bracketed(addresses[0])
+        elif addresses:
+            place = _place_of(addresses)
+            # libcurl takes the list once, and forgets what came of it after a while.
+            numbers = ",".join(map(_bracketed, addresses))
+            curl.setopt(pycurl.RESOLVE, [f"+{place}:{call.port}:{numbers}"])
+        connect_to = f"{call.host}:{call.port}:{place}:{call.port}" if place else ""
         if connect_to != exchange.connect_to:
             exchange.connect_to = connect_to
             curl.setopt(pycurl.CONNECT_TO, [connect_to] if connect_to else [])
         set_method(exchange, call)
-        curl.setopt(pycurl.HTTPHEADER, headers)
+        curl.setopt(pycurl.HTTPHEADER, [*_OURS, block] if block else _OURS)
         spent_ms = (now_us - submitted_us) // 1000
         timeouts = (call.timeout_ms - spent_ms, CONNECT_TIMEOUT_MS - spent_ms)
         if timeouts != exchange.timeouts:
             exchange.timeouts = timeouts
             curl.setopt(pycurl.TIMEOUT_MS, max(timeouts[0], 1))
             curl.setopt(pycurl.CONNECTTIMEOUT_MS, max(timeouts[1], 1))
-        self._transfers.add(curl)
+        self._multi.add_handle(curl)
+        self._active += 1
 
     def _make(self) -> Exchange:
-        exchange = Exchange(self._book, self._monotonic_us, self._files)
+        exchange = Exchange(self._book, self._monotonic_us)
         curl = exchange.curl
         for option, value in (
             (pycurl.NOSIGNAL, 1),
@@ -265,27 +306,37 @@ class CurlDeliverer:
         if self._ca_file:
             curl.setopt(pycurl.CAINFO, self._ca_file)
         curl.setopt(pycurl.OPENSOCKETFUNCTION, exchange.on_socket)
-        curl.setopt(pycurl.SOCKOPTFUNCTION, self._on_opened)
         curl.setopt(pycurl.PREREQFUNCTION, exchange.on_request)
         curl.setopt(pycurl.HEADERFUNCTION, exchange.on_header)
         curl.setopt(pycurl.WRITEFUNCTION, exchange.on_body)
         self._exchanges[curl] = exchange
         return exchange
 
-    def _on_opened(self, descriptor: int, _purpose: int) -> int:
-        self._transfers.opened(descriptor)
-        return pycurl.SOCKOPT_OK
+    def _learn(self, exchange: Exchange, call: Call, error: str) -> None:
+        """Remember which addresses of a name did not answer, or not as soon as another."""
+        if exchange.requests:
+            won = exchange.curl.getinfo(pycurl.PRIMARY_IP)
+        elif error in ("connect", "timeout"):
+            won = ""
+        else:
+            return
+        for address in exchange.tried:
+            if address == won:
+                break
+            self._book.shun(address, call.port, self._monotonic_us())
 
-    def _end(self, exchange: Exchange, code: int, now_us: int) -> None:
-        call = exchange.call
+    def _end(self, exchange: Exchange, code: int) -> None:
+        call, curl = exchange.call, exchange.curl
         assert call is not None
-        self._transfers.remove(exchange.curl)
-        error = exchange.veto or ("" if code == 0 else _ERRORS.get(code, "bad_response"))
+        total_us = curl.getinfo(pycurl.TOTAL_TIME_T)
+        self._multi.remove_handle(curl)
+        self._active -= 1
+        error = exchange.veto or ("" if code == 0 else _error(curl, code))
         status, lines = header_block(exchange.head)
         if not status and not error:
             error = "bad_response"
-        if exchange.address and not exchange.requests and error in ("connect", "timeout"):
-            self._book.shun(exchange.address, call.port, now_us)
+        if exchange.tried:
+            self._learn(exchange, call, error)
         headers, retry_after = kept_headers(lines)
         self._done.append(
             Answer(
@@ -293,39 +344,37 @@ class CurlDeliverer:
                 status,
                 error,
                 sent=bool(exchange.requests),
-                elapsed_us=now_us - exchange.submitted_us,
+                elapsed_us=exchange.started_us - exchange.submitted_us + total_us,
                 headers=headers,
                 retry_after=retry_after,
                 body=b"".join(exchange.body),
             )
         )
-        exchange.begin(None, 0)
+        exchange.begin(None, 0, 0)
         self._pools.leave(exchange)
         self._free.append(exchange)
 
 
-def _header_entries(call: Call) -> list[bytes] | None:
-    """Return the header lines for libcurl, or None where one of them would be two.
+def _name_us(call: Call) -> int:
+    """How long a call waits for the addresses of its name."""
+    return min(CONNECT_TIMEOUT_MS, call.timeout_ms) * 1000
 
-    All lines are one entry: libcurl copies and searches per entry, which is a sixth of a request's
-    cost. It sends an entry as it is, so a line break here would forge a header: definitions are
-    refused for one, and what is in the log all the same is never sent.
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def _place_of(addresses: tuple[str, ...]) -> str:
+    """Return a name for what is raced: connections to other addresses are not taken for it.
+
+    It ends so that no name server knows it, should it ever be asked.
     """
-    lines = call.headers
-    block = b"\r\n".join((*lines, _IDENTITY))
-    if block.count(b"\n") != len(lines) or block.count(b"\r") != len(lines) or b"\0" in block:
-        return None
-    entries = [_NO_ACCEPT, block]
-    # An entry that begins with the name has the same effect.
-    if not block.startswith(_NO_TYPE):
-        entries.append(_NO_TYPE)
-    if len(call.body) >= EXPECTS_BYTES:
-        entries.append(_NO_EXPECT)
-    return entries
+    numbers = "-".join(addresses).replace(":", ".").encode()
+    return f"{blake2b(numbers, digest_size=12).hexdigest()}.invalid"
 
 
-def _connect_to(call: Call, address: str) -> str:
-    if not address:
-        return ""
-    number = f"[{address}]" if ":" in address else address
-    return f"{call.host}:{call.port}:{number}:{call.port}"
+def _error(curl: pycurl.Curl, code: int) -> str:
+    if code == pycurl.E_PEER_FAILED_VERIFICATION:
+        found = curl.getinfo(pycurl.SSL_VERIFYRESULT)
+        return _CHAINS.get(found, "tls_untrusted")
+    return _ERRORS.get(code, "bad_response")

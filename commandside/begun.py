@@ -9,7 +9,7 @@ from commandside.asked import Asked, Sent
 from commandside.calendars import TenantCalendars, resolved
 from commandside.command_port import Accepted, Answer
 from commandside.ports import Unavailable
-from commandside.sealing import refused_for_missing, secrets_of
+from commandside.sealing import Body, refused_for_missing, secrets_of
 from commandside.secret_keeper import SecretKeeper
 from domain.envelope import Decision
 from domain.job import decide
@@ -24,6 +24,8 @@ class Begun(msgspec.Struct):
     asked: Asked
     values: dict[str, Any] = {}
     key: str = ""
+    body: Body | None = None
+    """The payload, where it is too large for the job's events."""
     new: decide.NewJob | None = None
     decision: Decision | None = None
     outcome: Answer | Exception | None = None

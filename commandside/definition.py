@@ -208,7 +208,7 @@ class Definitions:
         found = reader.read(touched)
         target = found.get("target", old.target)
         if type(target) is not HttpTarget and not found.keys().isdisjoint(("target", "payload")):
-            size = len(found["payload"]) if "payload" in found else destination.opened(old.payload)
+            size = len(found["payload"]) if "payload" in found else destination.opened(old)
             destination.judge_queue(target, size, tenant_id, self.bounds.grants)
         return Asked(found)
 

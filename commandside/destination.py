@@ -121,12 +121,13 @@ def _marked(headers: tuple[Header, ...], kept: set[str]) -> tuple[Header, ...]:
     )
 
 
-def opened(sealed: bytes) -> int:
+def opened(spec: JobSpec) -> int:
     """Return a payload's size as its sealed bytes tell it: not more, and 0 only if there is none.
 
     Brokers take more than the limits say, by more than is unsure here.
     """
-    return max(len(sealed) - SEAL_BYTES_MAX, min(len(sealed), 1))
+    size = len(spec.payload) if spec.payload_ref is None else spec.payload_ref.size
+    return max(size - SEAL_BYTES_MAX, min(size, 1))
 
 
 def judge_queue(target: Target, size: int, tenant_id: bytes, grants: Grants) -> None:

@@ -5,26 +5,61 @@ each time; so what is sealed already is opened and compared.
 """
 
 from collections.abc import Mapping
+from hashlib import sha256
 from itertools import islice
 from typing import Any
 
 import msgspec
 
 from commandside.destination import KEPT
+from commandside.payload_port import INLINE_BYTES_MAX, PayloadObject
 from commandside.ports import KeyGone, Vault
 from domain.job.events import JobSpec
+from domain.payload import ref_of
 from domain.problem import Problem, invalid
 from domain.refusal import Refused, token
 from domain.target import HEADERS_MAX, Header, Target, is_secret_name
 
 
+class Body(msgspec.Struct):
+    """A body that is too large for its spec: the object, and what the spec keeps instead."""
+
+    object: PayloadObject
+    data: bytes
+    """The ciphertext that is the object."""
+    digest: bytes
+    sealed_digest: bytes
+    not_after: int = 0
+    """Until when a decision may name it (ms); 0: it is not written."""
+
+
+class Unwritten(Exception):
+    """A spec needs a body in the store that is not there yet."""
+
+    def __init__(self, body: Body) -> None:
+        super().__init__("the body is not written yet")
+        self.body = body
+
+
 class Sealer:
     """Seals the plain values of a definition for one job."""
 
-    def __init__(self, vault: Vault, tenant_id: bytes, job_id: bytes) -> None:
+    def __init__(
+        self,
+        vault: Vault,
+        tenant_id: bytes,
+        job_id: bytes,
+        *,
+        inline_max: int = INLINE_BYTES_MAX,
+        body: Body | None = None,
+    ) -> None:
+        """`body`: a large one of this job that is sealed already."""
         self._vault = vault
         self._tenant_id = tenant_id
         self._job_id = job_id
+        self._inline_max = inline_max
+        self.body = body
+        """The large body of the last spec that needs one; it may still have to be written."""
 
     def new(self, values: dict[str, Any]) -> JobSpec:
         """Return the spec of a new job; raises KeyGone, Unavailable."""
@@ -32,16 +67,19 @@ class Sealer:
         if target.headers:
             sealed = tuple(self._seal(header) for header in target.headers)
             target = msgspec.structs.replace(target, headers=sealed)
+        found = {**values, "target": target}
         payload: bytes = values["payload"]
-        if payload:
-            payload = self._vault.seal(self._tenant_id, self._job_id, payload)
-        return JobSpec(**{**values, "target": target, "payload": payload})
+        if len(payload) > self._inline_max:
+            found |= _named(self._large(payload))
+        elif payload:
+            found["payload"] = self._vault.seal(self._tenant_id, self._job_id, payload)
+        return JobSpec(**found)
 
     def over(self, values: dict[str, Any], old: JobSpec) -> JobSpec:
-        """Return `old` with new values; raises KeyGone, Unavailable."""
+        """Return `old` with new values; raises KeyGone, Unavailable, Unwritten."""
         found = dict(values)
         if "payload" in values:
-            found["payload"] = self._again(values["payload"], old.payload)
+            found |= self._payload(values["payload"], old)
         if "target" in values:
             target: Target = values["target"]
             before = {header.name: header for header in old.target.headers}
@@ -50,6 +88,31 @@ class Sealer:
             )
             found["target"] = msgspec.structs.replace(target, headers=headers)
         return msgspec.structs.replace(old, **found)
+
+    def _payload(self, plain: bytes, old: JobSpec) -> dict[str, Any]:
+        """Return what a spec says of a body, as before where it is the same."""
+        if old.payload_ref is not None and plain:
+            if self._opens_to(old.payload, sha256(plain).digest()):
+                return {"payload": old.payload, "payload_ref": old.payload_ref}
+        elif old.payload and plain and self._opens_to(old.payload, plain):
+            return {"payload": old.payload, "payload_ref": None}
+        if len(plain) <= self._inline_max:
+            sealed = self._vault.seal(self._tenant_id, self._job_id, plain) if plain else b""
+            return {"payload": sealed, "payload_ref": None}
+        body = self._large(plain)
+        if not body.not_after:
+            raise Unwritten(body)
+        return _named(body)
+
+    def _large(self, plain: bytes) -> Body:
+        """Seal a body that becomes an object, unless that was done."""
+        digest = sha256(plain).digest()
+        if self.body is None or self.body.digest != digest:
+            data = self._vault.seal(self._tenant_id, self._job_id, plain)
+            place = PayloadObject(self._tenant_id, self._job_id, ref_of(data))
+            sealed = self._vault.seal(self._tenant_id, self._job_id, digest)
+            self.body = Body(place, data, digest, sealed)
+        return self.body
 
     def _kept(self, header: Header, old: Header | None) -> Header:
         if header.secret or old is None or old.secret:
@@ -78,6 +141,10 @@ class Sealer:
         except KeyGone:
             # What was sealed under a destroyed key is gone; the new value is sealed anew.
             return False
+
+
+def _named(body: Body) -> dict[str, Any]:
+    return {"payload": body.sealed_digest, "payload_ref": body.object.ref}
 
 
 def secrets_of(target: Target) -> set[str]:

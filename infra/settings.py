@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args, get_type_hints
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -22,6 +23,7 @@ PREFIX: Final = "TOCSIN_"
 FILE_VARIABLE: Final = "TOCSIN_CONFIG"
 FILE_NAME: Final = "tocsin.toml"
 LIST_SEPARATOR: Final = ","
+STORE_SCHEMES: Final = ("file", "s3", "gs", "az", "abfs", "abfss")
 
 TARGET_PORT_MIN: Final = 1_024
 TARGET_PORT_MAX: Final = 65_535
@@ -179,6 +181,24 @@ class Targets(_Section, frozen=True):
     ] = ""
 
 
+class Payloads(_Section, frozen=True):
+    """Where payloads are that are too large for the log."""
+
+    store: Annotated[
+        str,
+        Meta(
+            description="file:///folder, s3://bucket/prefix, gs://, az:// or abfss://; "
+            "empty: `payloads` in data.dir, for one machine"
+        ),
+    ] = ""
+    endpoint: Annotated[
+        str, Meta(description="http(s):// address of a service that speaks S3; empty: Amazon's")
+    ] = ""
+    inline_max_bytes: Annotated[
+        int, Meta(ge=0, le=1_048_576, description="larger payloads go to the store, bytes")
+    ] = 16_384
+
+
 class Keys(_Section, frozen=True):
     """Secrets at rest."""
 
@@ -213,6 +233,7 @@ class Settings(_Section, frozen=True):
     dispatch: Dispatch = Dispatch()
     dead_letters: DeadLetters = DeadLetters()
     targets: Targets = Targets()
+    payloads: Payloads = Payloads()
     keys: Keys = Keys()
     up: Up = Up()
     fault: Fault = Fault()
@@ -228,6 +249,11 @@ class Settings(_Section, frozen=True):
         return (
             Path(self.keys.master_file) if self.keys.master_file else self.data_dir / "master.key"
         )
+
+    @property
+    def payload_store(self) -> str:
+        """The URL of the store of large payloads."""
+        return self.payloads.store or (self.data_dir.absolute() / "payloads").as_uri()
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -386,10 +412,25 @@ def _refused(settings: Settings) -> Iterator[tuple[str, str, str]]:
         if not is_host_rule(text):
             detail = f"{text!r}: a name in lower case, or '*.' and what names end in"
             yield "targets", "hosts", detail
+    yield from _refused_store(settings.payloads)
     try:
         fault_point(settings.fault.point)
     except ValueError as error:
         yield "fault", "point", str(error)
+
+
+def _refused_store(payloads: Payloads) -> Iterator[tuple[str, str, str]]:
+    store = urlsplit(payloads.store)
+    if payloads.store and store.scheme not in STORE_SCHEMES:
+        yield "payloads", "store", f"a URL that begins with one of {', '.join(STORE_SCHEMES)}://"
+    elif store.scheme == "file" and (store.netloc or not store.path.startswith("/")):
+        yield "payloads", "store", "a folder is file:/// and its absolute path"
+    elif store.scheme not in ("", "file") and not store.netloc:
+        yield "payloads", "store", f"{store.scheme}:// is followed by the name of a bucket"
+    if payloads.endpoint and store.scheme != "s3":
+        yield "payloads", "endpoint", "only with a payloads.store that begins with s3://"
+    elif payloads.endpoint and urlsplit(payloads.endpoint).scheme not in ("http", "https"):
+        yield "payloads", "endpoint", "an address that begins with http:// or https://"
 
 
 def _kind(hint: object) -> str:

@@ -5,7 +5,7 @@ a thread. Every call takes the tenant, and another tenant's rows are as absent a
 were. Pages go by key, never by offset, and always come newest first.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 import domain.ports
 from domain.catalogue import DomainEvent
 from domain.job.state import JobState
+from domain.payload import PayloadRef
 from domain.run.events import Event as RunEvent
 from domain.run.state import OpenRun
 from projections.dead_letters import DeadFilter, DeadPlace
@@ -32,6 +33,10 @@ class Unavailable(domain.ports.Unavailable):
 
 Reveal = Callable[[bytes, bytes, bytes], bytes | None]
 """(tenant, job, ciphertext) → plain bytes, None where the tenant's key was destroyed."""
+
+
+Fetch = Callable[[bytes, bytes, PayloadRef], Awaitable[bytes | str]]
+"""(tenant, job, object) → its ciphertext, or why there is none (`domain.payload`)."""
 
 
 class Standing(Protocol):

@@ -32,6 +32,7 @@ from queryside import shown
 from queryside.dead_letters import Letters
 from queryside.pages import Cursors, Cut, Edge, cut, limit_of
 from queryside.ports import (
+    Fetch,
     Freshness,
     JobBoard,
     JobFilter,
@@ -82,6 +83,7 @@ class Queries:
         truth: Truth,
         views: Views | None,
         reveal: Reveal,
+        fetch: Fetch,
         *,
         now: Callable[[], int],
         cursors: Seal,
@@ -95,6 +97,7 @@ class Queries:
         self._truth = truth
         self._views = views
         self._reveal = reveal
+        self._fetch = fetch
         self._now = now
         self._cursors = cursors
         self._positions = positions
@@ -111,12 +114,24 @@ class Queries:
         if wanted > standing.job.facts.version:
             raise Problem("behind", f"the job is at version {standing.job.facts.version}")
         if as_of is None:
-            return shown.job(standing.job, standing.runs, self._now(), self._reveal)
+            payload = await self._payload(standing.job)
+            return shown.job(standing.job, standing.runs, self._now(), payload)
         at = self._past(as_of)
         past = await self._as_of(standing.job.facts.job_id, at)
         if past is None:
             raise Problem("absent", "there was no such job then")
-        return shown.job(past, None, at, self._reveal)
+        return shown.job(past, None, at, await self._payload(past))
+
+    async def _payload(self, state: s.JobState) -> dict[str, Any]:
+        """Return what a job shows of its payload."""
+        facts = state.facts
+        sealed: bytes | str = facts.spec.payload
+        if facts.spec.payload_ref is not None:
+            sealed = await self._fetch(facts.tenant_id, facts.job_id, facts.spec.payload_ref)
+        if isinstance(sealed, str):
+            return {sealed: True}
+        plain = self._reveal(facts.tenant_id, facts.job_id, sealed) if sealed else b""
+        return shown.payload(facts.spec.content_type, plain)
 
     async def _standing(self, caller: Caller, job_id: str) -> Standing:
         raw = ids.parse(ids.JOB, job_id)

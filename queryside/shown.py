@@ -1,6 +1,7 @@
 """What queries answer, and how a job, a run and an event are shown."""
 
 import base64
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -19,7 +20,7 @@ from domain.schedule.exclusion import Exclusion
 from domain.stretch import Stretch
 from projections.rows import AttemptRow, RunRow
 from projections.run_history import NO_RUN
-from queryside.ports import JobLine, Reveal, RunLine
+from queryside.ports import JobLine, RunLine
 
 Instant = Annotated[str, Meta(description="RFC 3339, UTC, milliseconds")]
 
@@ -214,9 +215,12 @@ def _instant(at: int | None) -> str | None:
 
 
 def job(
-    state: s.JobState, runs: tuple[rs.OpenRun, ...] | None, at: int, reveal: Reveal
+    state: s.JobState, runs: tuple[rs.OpenRun, ...] | None, at: int, body: Mapping[str, Any]
 ) -> JobShown:
-    """Show a job with its open runs, or, where `runs` is None, as of a past instant `at`."""
+    """Show a job with its open runs, or, where `runs` is None, as of a past instant `at`.
+
+    `body`: what is shown of its payload.
+    """
     facts = state.facts
     if runs is None:
         link, status = outlook.next_link(state, at), s.STATUS_NAMES[type(state)]
@@ -227,7 +231,7 @@ def job(
         key=facts.key or None,
         status=status,
         version=facts.version,
-        spec=wording.spec(facts.spec) | _payload(state, reveal),
+        spec=wording.spec(facts.spec) | dict(body),
         next_run_at=_instant(link.nominal) if link else None,
         next_due_at=_instant(link.due_at) if link else None,
         next_runs=outlook.following(facts, link.nominal) if link else [],
@@ -255,16 +259,15 @@ def _calendars(exclusions: tuple[Exclusion, ...]) -> list[CalendarUsed]:
     return [CalendarUsed(name=one.name, version=one.version) for one in exclusions]
 
 
-def _payload(state: s.JobState, reveal: Reveal) -> dict[str, Any]:
-    spec: JobSpec = state.facts.spec
-    if not spec.content_type:
+def payload(content_type: str, plain: bytes | None) -> dict[str, Any]:
+    """Show a payload, None for one whose tenant's key was destroyed."""
+    if not content_type:
         return {}
-    if not spec.payload:
-        return {"payload_text": ""}
-    plain = reveal(state.facts.tenant_id, state.facts.job_id, spec.payload)
     if plain is None:
         return {"payload_erased": True}
-    if spec.content_type.startswith("application/json"):
+    if not plain:
+        return {"payload_text": ""}
+    if content_type.startswith("application/json"):
         try:
             msgspec.json.decode(plain)
             return {"payload": msgspec.Raw(plain)}

@@ -195,7 +195,7 @@ _FIELDS: Final[dict[str, Any]] = {
         "description": "names of calendars: no slot on the times that they have",
     },
     "target": TARGET,
-    "payload": {"description": "any JSON value, sent byte for byte as given"},
+    "payload": {"description": "any JSON value of up to 1 MiB, sent byte for byte as given"},
     "payload_text": _text("a text as body; one payload only"),
     "payload_base64": _text("bytes as body; one payload only"),
     "content_type": _text("of the payload"),

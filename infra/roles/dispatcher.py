@@ -8,6 +8,8 @@ from commandside.flights import DispatcherPorts
 from domain.opaque import COMPLETION, Seal
 from domain.target import address_rules
 from infra import lifecycle
+from infra.objects.reads import ThreadedPayloadReads
+from infra.objects.store import ObjectPayloadStore
 from infra.postgres.fire_log import PostgresFireLog
 from infra.postgres.secret_store import PostgresSecretStore
 from infra.roles.process import Process, loop
@@ -53,12 +55,17 @@ def run(process: Process) -> int:
         secrets = stack.enter_context(
             closing(PostgresSecretStore(process.conninfo, process.master))
         )
+        store = stack.enter_context(
+            closing(ObjectPayloadStore(settings.payload_store, settings.payloads.endpoint))
+        )
+        payloads = stack.enter_context(closing(ThreadedPayloadReads(store)))
         queue = stack.enter_context(closing(process.queue(consumes=True)))
         ports = DispatcherPorts(
             log,
             deliverer,
             vault,
             secrets,
+            payloads,
             process.faults,
             process.telemetry,
             token_bytes,
@@ -71,6 +78,7 @@ def run(process: Process) -> int:
 
         def sockets() -> lifecycle.Sockets:
             readable, writable = deliverer.sockets()
+            readable.append(payloads.fileno())
             for descriptor, writes in log.sockets():
                 readable.append(descriptor)
                 if writes:

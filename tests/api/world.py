@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
+import msgspec
 
 from commandside.definition import Bounds
 from commandside.ports import Unavailable
@@ -20,11 +21,12 @@ from infra.memory.feed import MemoryFeed, MemoryPositions
 from infra.memory.history import MemoryHistories, MemoryHistory, MemoryRuns
 from infra.memory.keys import MemoryKeys
 from infra.memory.log import MemoryLog
+from infra.memory.payloads import MemoryPayloadList, MemoryPayloadStore
 from infra.memory.secret_store import MemorySecretStore
 from infra.memory.vault import MemoryVault
 from infra.memory.views import MemoryBoardStore, MemoryParking
 from infra.vault import pepper
-from infra.web import WebPorts, build_app
+from infra.web import WebPorts, build_app, collector
 from projections.runner import BoardView, HistoryView, Projector
 from queryside.queries import Views
 
@@ -68,6 +70,8 @@ class World:
         self.vault = MemoryVault()
         self.secrets = MemorySecretStore(self.clock.now)
         self.calendars = MemoryCalendars(self.clock.now)
+        self.objects = MemoryPayloadStore()
+        self.written = MemoryPayloadList(self.clock.now)
         self.positions = MemoryPositions()
         board = MemoryBoardStore(self.positions)
         self.histories = MemoryHistories()
@@ -100,11 +104,19 @@ class World:
             self.clock.now,
             self.new_id,
             self.calendars,
+            self.objects,
+            self.written,
             bounds or Bounds(),
         )
-        self.app = build_app(self.ports, command=command, query=query)
+        self._command, self._query = command, query
+        self.serve()
         self.key = self.add_key(b"t" * 16)
         self.other_key = self.add_key(b"u" * 16)
+
+    def serve(self, **ports: Any) -> None:
+        """Begin anew, with other adapters for these ports."""
+        self.ports = msgspec.structs.replace(self.ports, **ports)
+        self.app = build_app(self.ports, command=self._command, query=self._query)
 
     def new_id(self, size: int) -> bytes:
         """Return bytes that differ from all before."""
@@ -121,6 +133,10 @@ class World:
         """Let the views read everything."""
         while self.projector.run_one_batch(self.clock.tick()) == 0:
             pass
+
+    def collect(self) -> int:
+        """Look at the large payloads whose time has come; return how many were deleted."""
+        return asyncio.run(collector(self.ports).sweep())
 
     # ------------------------------------------------------------ requests
 

@@ -7,6 +7,7 @@ import msgspec
 from domain.catalogue import DomainEvent
 from domain.ids import REDRIVE, REDRIVE_OWN
 from domain.job import events as job
+from domain.payload import PayloadRef
 from domain.retry import RetryPolicy
 from domain.run import events as run
 from domain.schedule.exclusion import Exclusion, packed
@@ -112,6 +113,9 @@ NAMING_SPEC: Final = msgspec.structs.replace(
     ),
 )
 PLACED_SPEC: Final = msgspec.structs.replace(NAMING_SPEC, spread_ms=4_000)
+STORED_SPEC: Final = msgspec.structs.replace(
+    PLACED_SPEC, payload_ref=PayloadRef(bytes(range(32)), 1_048_607)
+)
 
 EVENTS: Final[dict[str, DomainEvent]] = {
     "job.defined.v1 least": job.Defined(AT, TENANT, 1, PLAIN_SPEC, AT - 1),
@@ -161,6 +165,16 @@ EVENTS: Final[dict[str, DomainEvent]] = {
     "job.defined.v1 placed kafka": _to(KafkaTarget("main", "orders", "customer-7", SEALED)),
     "job.defined.v1 placed amqp": _to(AmqpTarget("rabbit", "events", "order.created", SEALED)),
     "job.defined.v1 placed sqs": _to(SqsTarget("eu", "orders.fifo", "customer-7", SEALED)),
+    "job.defined.v1 stored least": job.Defined(AT, TENANT, 1, PLAIN_SPEC, AT - 1),
+    "job.defined.v1 stored full": job.Defined(
+        AT, TENANT, 2, STORED_SPEC, AT, "invoices", "k_0123", "2026b"
+    ),
+    "job.revised.v1 stored full": job.Revised(
+        AT, STORED_SPEC, 3, AT, RUN, PASSED, "k_0123", "2026b", TENANT
+    ),
+    "job.defined.v1 stored kafka": _to(KafkaTarget("main", "orders", "customer-7", SEALED)),
+    "job.defined.v1 stored amqp": _to(AmqpTarget("rabbit", "events", "order.created", SEALED)),
+    "job.defined.v1 stored sqs": _to(SqsTarget("eu", "orders.fifo", "customer-7", SEALED)),
     "job.failing.v1 least": job.Failing(AT, AT, 0),
     "job.failing.v1 full": job.Failing(AT, AT, 2, TENANT),
     "job.revised.v1 least": job.Revised(AT, PLAIN_SPEC, 1, AT),
@@ -296,6 +310,12 @@ READ_ONLY: Final = frozenset(
         "job.defined.v1 kafka",
         "job.defined.v1 amqp",
         "job.defined.v1 sqs",
+        "job.defined.v1 placed least",
+        "job.defined.v1 placed full",
+        "job.revised.v1 placed full",
+        "job.defined.v1 placed kafka",
+        "job.defined.v1 placed amqp",
+        "job.defined.v1 placed sqs",
         "job.replanned.v1 least",
         "job.replanned.v1 full",
     }

@@ -61,7 +61,8 @@ class Calls:
                 value = open_sealed(tenant_id, job_id, header.value)
             headers.append(b"%b: %b" % (header.name.encode(), value))
         if body and pinned.content_type and "content-type" not in named:
-            headers.append(b"Content-Type: %b" % pinned.content_type.encode())
+            # First, where deliverers look for it.
+            headers.insert(0, b"Content-Type: %b" % pinned.content_type.encode())
         if "user-agent" not in named:
             headers.append(USER_AGENT)
         headers += self._own(run, pinned, body, at)

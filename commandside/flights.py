@@ -77,7 +77,8 @@ class Flights:
         """Calls that outstanding requests may lead to."""
         self.closed = False
         """Nothing is leased or called any more."""
-        self.bound = 2 * BATCH_MAX * ports.log.stripes
+        # What hangs must not keep others from their leases while there is room to call them.
+        self.bound = max(2 * BATCH_MAX * ports.log.stripes, ports.deliverer.room)
         self.stripes = [Stripe(index) for index in range(ports.log.stripes)]
         self._calls = Calls(ports.vault, ports.secrets, ports.completion)
         self._waiting: deque[Waiting] = deque()

@@ -126,7 +126,7 @@ def _program(told: Settings) -> Iterator[Finding]:
     yield Finding(OK, "program", versions)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # A call of a target and an API connection take a descriptor each.
-    need = max(FILES_MIN, 4 * told.dispatch.concurrency)
+    need = max(FILES_MIN, told.dispatch.files)
     if soft < need:
         yield Finding(
             NOTE, "program", f"{soft} open files allowed (at most {hard})", f"ulimit -n {need}"

@@ -1,18 +1,19 @@
 """Runs a role: `start`, then `run_one_batch` until told to stop, then `drain` within a bound.
 
 This loop is the only place that waits. A role says how long it can be left alone; the loop sleeps
-in `select` on the role's sockets and on the signal pipe, so that a reply, a call's answer or
+in `poll` on the role's sockets and on the signal pipe, so that a reply, a call's answer or
 SIGTERM wakes it at once.
 """
 
 import os
-import select
+import resource
 import signal
 from collections.abc import Callable, Iterable
 from types import FrameType, TracebackType
 from typing import Any, Final, Protocol, Self
 
 from commandside.ports import Tick, Unavailable
+from infra.waiting import wait
 
 IDLE_MAX_US: Final = 1_000_000
 """A role is run at least this often, whatever it says."""
@@ -105,6 +106,14 @@ def run(
     return _drain(role, clock, sockets, on_unavailable)
 
 
+def allow_files(need: int) -> None:
+    """Raise the number of files that may be open, as far as this process may and must."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < need:
+        limit = need if hard == resource.RLIM_INFINITY else min(need, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, limit), hard))
+
+
 def _patiently(
     start: Callable[[Tick], None],
     stop: Stop,
@@ -145,7 +154,7 @@ def _wait(stop: Stop | None, rest_us: int, sockets: Callable[[], Sockets] | None
         more_read, more_write = sockets()
         readable.extend(more_read)
         writable.extend(more_write)
-    select.select(readable, writable, (), rest_us / 1_000_000)
+    wait(readable, writable, rest_us)
 
 
 def _say(on_unavailable: Callable[[str], None] | None, away: Unavailable) -> None:

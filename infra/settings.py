@@ -129,11 +129,12 @@ class Dispatch(_Section, frozen=True):
     """How a dispatcher works."""
 
     concurrency: Annotated[
-        int, Meta(ge=1, le=900, description="calls in flight of one dispatcher")
+        int,
+        Meta(ge=1, le=20_000, description="calls in flight of one dispatcher; each needs a file"),
     ] = 256
     per_host: Annotated[
         int,
-        Meta(ge=0, le=900, description="of these, to one host and port; 0: half of them"),
+        Meta(ge=0, le=20_000, description="of these, to one host and port; 0: half of them"),
     ] = 0
     held_max: Annotated[
         int, Meta(ge=1_000, le=5_000_000, description="entries held until due; above: no fetching")
@@ -143,6 +144,11 @@ class Dispatch(_Section, frozen=True):
     def host_share(self) -> int:
         """Calls that one target host may have in flight."""
         return self.per_host or max(1, self.concurrency // 2)
+
+    @property
+    def files(self) -> int:
+        """Descriptors that a dispatcher may need: as many idle connections again, and its own."""
+        return 4 * self.concurrency
 
 
 class DeadLetters(_Section, frozen=True):

@@ -1,6 +1,5 @@
 """A wire whose caller waits: plain calls for roles that do one thing at a time."""
 
-import select
 import time
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -9,10 +8,11 @@ from commandside.ports import Unavailable
 from infra.postgres import append
 from infra.postgres.connection import parameters
 from infra.postgres.wire import REPLY_TIMEOUT_US, Broken, Replied, Statement, Wire
+from infra.waiting import wait
 
 CALL_TIMEOUT_US: Final = REPLY_TIMEOUT_US + 5_000_000
 """Connecting included; the wire's own bounds end a call before this one does."""
-WAIT_MAX_S: Final = 0.05
+WAIT_MAX_US: Final = 50_000
 """Longest wait in one go: a connection in the making changes its socket."""
 
 
@@ -62,7 +62,7 @@ class BlockingWire:
         socket = self._wire.fileno()
         if socket >= 0:
             writes = [socket] if self._wire.wants_write else []
-            select.select([socket], writes, (), WAIT_MAX_S)
+            wait([socket], writes, WAIT_MAX_US)
 
 
 def _now_us() -> int:

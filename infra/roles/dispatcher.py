@@ -40,6 +40,7 @@ def run(process: Process) -> int:
             targets.allow, targets.ports, targets.closed_ports, targets.hosts, targets.deny
         )
         concurrency = settings.dispatch.concurrency
+        lifecycle.allow_files(settings.dispatch.files)
         connections = load_connections(settings)
         deliverer = stack.enter_context(
             closing(

@@ -17,7 +17,7 @@ must hold, and by what:
 - *Bounded answers.* Headers, 1xx blocks and body together are read up to 64 KiB.
 """
 
-import select
+import resource
 import socket
 import ssl
 import time
@@ -32,12 +32,22 @@ from infra.targets.addresses import AddressBook, is_literal
 from infra.targets.exchange import Exchange, header_block, kept_headers, set_method
 from infra.targets.pool import IDLE_S_MAX, Pools
 from infra.targets.resolver import Found, Resolver
+from infra.targets.transfers import Transfers
+from infra.waiting import wait
 
 CONCURRENCY: Final = 128
 WAIT_MS_MAX: Final = 1_000
+FILES_MAX: Final = 1 << 20
+FILES_OF_OTHERS: Final = 64
+"""Descriptors that no target gets: engines are connected to anew when they were away."""
 
+_IDENTITY: Final = b"Accept-Encoding: identity"
 # A name without a value keeps libcurl from sending a line of its own.
-_OURS: Final = [b"Accept-Encoding: identity", b"Accept:", b"Content-Type:", b"Expect:"]
+_NO_ACCEPT: Final = b"Accept:"
+_NO_TYPE: Final = b"Content-Type:"
+_NO_EXPECT: Final = b"Expect:"
+EXPECTS_BYTES: Final = 1_000_000
+"""From this size of a body on libcurl would ask first whether the target wants it (1 MiB)."""
 _ERRORS: Final = {
     pycurl.E_COULDNT_RESOLVE_HOST: "dns",
     pycurl.E_COULDNT_CONNECT: "connect",
@@ -64,6 +74,12 @@ def find_ca_file() -> str | None:
     return ssl.get_default_verify_paths().cafile
 
 
+def _files_of_targets() -> int:
+    """Return the descriptor from which on sockets are refused."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return FILES_MAX if allowed == resource.RLIM_INFINITY else allowed - FILES_OF_OTHERS
+
+
 class CurlDeliverer:
     """Calls HTTP targets, at most `concurrency` at once.
 
@@ -85,12 +101,11 @@ class CurlDeliverer:
         self._concurrency = concurrency
         self._ca_file = ca_file or find_ca_file()
         self._monotonic_us = monotonic_us
-        self._multi = pycurl.CurlMulti()
-        self._multi.setopt(pycurl.M_PIPELINING, pycurl.PIPE_NOTHING)
-        self._multi.setopt(pycurl.M_MAXCONNECTS, concurrency)
+        self._transfers = Transfers(concurrency)
         self._exchanges: dict[pycurl.Curl, Exchange] = {}
         self._free: list[Exchange] = []
-        self._pools = Pools(concurrency)
+        self._files = _files_of_targets()
+        self._pools = Pools(concurrency, min(2 * concurrency, self._files - concurrency))
         self._resolving: dict[str, list[tuple[Call, int]]] = {}
         self._late_us = 0
         """When the first of those that wait for a name has waited too long."""
@@ -98,7 +113,6 @@ class CurlDeliverer:
         self._in_flight = 0
         self._fresh = False
         """Something was submitted since libcurl has moved."""
-        self._active = 0
         # What ended during `submit` must wake an owner that sleeps on sockets.
         self._always, waker = socket.socketpair()
         waker.close()
@@ -142,8 +156,12 @@ class CurlDeliverer:
                     self._start_named(call, found, submitted_us)
             if self._resolving and self._monotonic_us() >= self._late_us:
                 self._give_up()
-        self._advance()
-        self._pools.sweep(self._monotonic_us(), self._free)
+        self._fresh = False
+        ended = self._transfers.advance()
+        now_us = self._monotonic_us()
+        for curl, code in ended:
+            self._end(self._exchanges[curl], code, now_us)
+        self._pools.sweep(now_us, self._free)
         answers, self._done = self._done, []
         self._in_flight -= len(answers)
         return answers
@@ -154,10 +172,8 @@ class CurlDeliverer:
         # for each that was submitted.
         readable = [self._always.fileno()] if self._done or self._fresh else []
         writable: list[int] = []
-        if self._active:
-            # The exceptional ones are for protocols that are switched off.
-            more, writable, _ = self._multi.fdset()
-            readable += more
+        if self._transfers.active:
+            readable.append(self._transfers.fileno())
         if self._resolving:
             readable.append(self._resolver.fileno())
         return readable, writable
@@ -170,43 +186,31 @@ class CurlDeliverer:
         """Return after how many milliseconds `poll` must be called even if nothing is ready."""
         if self._done or self._fresh:
             return 0
-        wait = self._multi.timeout() if self._active else -1
-        longest = WAIT_MS_MAX
+        rest, longest = self._transfers.timeout_ms(), WAIT_MS_MAX
         if self._resolving:
             left_us = self._late_us - self._monotonic_us()
             longest = min(longest, max(0, -(-left_us // 1000)))
-        return longest if wait < 0 else min(wait, longest)
+        return longest if rest < 0 else min(rest, longest)
 
     def wait(self, timeout_ms: int) -> None:
         """Wait until `poll` may have something to do, for an owner that has no other sockets."""
         readable, writable = self.sockets()
-        select.select(readable, writable, (), min(timeout_ms, self.timeout_ms()) / 1000)
+        wait(readable, writable, min(timeout_ms, self.timeout_ms()) * 1_000)
 
     def close(self) -> None:
         """Drop every call in flight, unanswered, and every connection."""
         for exchange in self._exchanges.values():
             if exchange.call is not None:
-                self._multi.remove_handle(exchange.curl)
+                self._transfers.remove(exchange.curl)
             if exchange.pool is not None:
                 exchange.curl.unsetopt(pycurl.SHARE)
             exchange.curl.close()
-        self._multi.close()
+        self._transfers.close()
         self._pools.close()
         self._exchanges.clear()
         self._free.clear()
         self._resolver.close()
         self._always.close()
-
-    def _advance(self) -> None:
-        self._fresh = False
-        if not self._active:
-            return
-        self._multi.perform()
-        _, ended, failed = self._multi.info_read(self._concurrency)
-        for curl in ended:
-            self._end(self._exchanges[curl], 0)
-        for curl, code, _ in failed:
-            self._end(self._exchanges[curl], code)
 
     def _refuse(self, call: Call, error: str, elapsed_us: int) -> None:
         self._done.append(Answer(call.token, 0, error, sent=False, elapsed_us=elapsed_us))
@@ -245,21 +249,20 @@ class CurlDeliverer:
         self, call: Call, addresses: tuple[str, ...], submitted_us: int, now_us: int
     ) -> None:
         """Put the call on a handle, setting only what differs from its last use."""
-        # One list entry for all lines: libcurl copies and searches per entry, which is a sixth of
-        # a request's cost. It sends an entry as it is, so a line break here would forge a header:
-        # definitions are refused for one, and what is in the log all the same is never sent.
-        block = b"\r\n".join(call.headers)
-        breaks = max(len(call.headers) - 1, 0)
-        if block.count(b"\n") != breaks or block.count(b"\r") != breaks or b"\0" in block:
+        headers = _header_entries(call)
+        if headers is None:
             self._refuse(call, UNSENDABLE, now_us - submitted_us)
             return
         exchange = self._free.pop() if self._free else self._make()
-        exchange.begin(call, submitted_us, now_us)
+        exchange.begin(call, submitted_us)
         exchange.addresses = addresses
         curl = exchange.curl
         self._pools.join(exchange, call.tenant_id, now_us)
         host = f"[{call.host}]" if ":" in call.host else call.host
-        curl.setopt(pycurl.URL, f"{call.scheme}://{host}:{call.port}{call.path}")
+        url = f"{call.scheme}://{host}:{call.port}{call.path}"
+        if url != exchange.url:
+            exchange.url = url
+            curl.setopt(pycurl.URL, url)
         place = ""
         if len(addresses) == 1:
             place = _bracketed(addresses[0])
@@ -273,18 +276,17 @@ class CurlDeliverer:
             exchange.connect_to = connect_to
             curl.setopt(pycurl.CONNECT_TO, [connect_to] if connect_to else [])
         set_method(exchange, call)
-        curl.setopt(pycurl.HTTPHEADER, [*_OURS, block] if block else _OURS)
+        curl.setopt(pycurl.HTTPHEADER, headers)
         spent_ms = (now_us - submitted_us) // 1000
         timeouts = (call.timeout_ms - spent_ms, CONNECT_TIMEOUT_MS - spent_ms)
         if timeouts != exchange.timeouts:
             exchange.timeouts = timeouts
             curl.setopt(pycurl.TIMEOUT_MS, max(timeouts[0], 1))
             curl.setopt(pycurl.CONNECTTIMEOUT_MS, max(timeouts[1], 1))
-        self._multi.add_handle(curl)
-        self._active += 1
+        self._transfers.add(curl)
 
     def _make(self) -> Exchange:
-        exchange = Exchange(self._book, self._monotonic_us)
+        exchange = Exchange(self._book, self._monotonic_us, self._files)
         curl = exchange.curl
         for option, value in (
             (pycurl.NOSIGNAL, 1),
@@ -306,13 +308,18 @@ class CurlDeliverer:
         if self._ca_file:
             curl.setopt(pycurl.CAINFO, self._ca_file)
         curl.setopt(pycurl.OPENSOCKETFUNCTION, exchange.on_socket)
+        curl.setopt(pycurl.SOCKOPTFUNCTION, self._on_opened)
         curl.setopt(pycurl.PREREQFUNCTION, exchange.on_request)
         curl.setopt(pycurl.HEADERFUNCTION, exchange.on_header)
         curl.setopt(pycurl.WRITEFUNCTION, exchange.on_body)
         self._exchanges[curl] = exchange
         return exchange
 
-    def _learn(self, exchange: Exchange, call: Call, error: str) -> None:
+    def _on_opened(self, descriptor: int, _purpose: int) -> int:
+        self._transfers.opened(descriptor)
+        return pycurl.SOCKOPT_OK
+
+    def _learn(self, exchange: Exchange, call: Call, error: str, now_us: int) -> None:
         """Remember which addresses of a name did not answer, or not as soon as another."""
         if exchange.requests:
             won = exchange.curl.getinfo(pycurl.PRIMARY_IP)
@@ -323,20 +330,18 @@ class CurlDeliverer:
         for address in exchange.tried:
             if address == won:
                 break
-            self._book.shun(address, call.port, self._monotonic_us())
+            self._book.shun(address, call.port, now_us)
 
-    def _end(self, exchange: Exchange, code: int) -> None:
+    def _end(self, exchange: Exchange, code: int, now_us: int) -> None:
         call, curl = exchange.call, exchange.curl
         assert call is not None
-        total_us = curl.getinfo(pycurl.TOTAL_TIME_T)
-        self._multi.remove_handle(curl)
-        self._active -= 1
+        self._transfers.remove(curl)
         error = exchange.veto or ("" if code == 0 else _error(curl, code))
         status, lines = header_block(exchange.head)
         if not status and not error:
             error = "bad_response"
         if exchange.tried:
-            self._learn(exchange, call, error)
+            self._learn(exchange, call, error, now_us)
         headers, retry_after = kept_headers(lines)
         self._done.append(
             Answer(
@@ -344,15 +349,35 @@ class CurlDeliverer:
                 status,
                 error,
                 sent=bool(exchange.requests),
-                elapsed_us=exchange.started_us - exchange.submitted_us + total_us,
+                elapsed_us=now_us - exchange.submitted_us,
                 headers=headers,
                 retry_after=retry_after,
                 body=b"".join(exchange.body),
             )
         )
-        exchange.begin(None, 0, 0)
+        exchange.begin(None, 0)
         self._pools.leave(exchange)
         self._free.append(exchange)
+
+
+def _header_entries(call: Call) -> list[bytes] | None:
+    """Return the header lines for libcurl, or None where one of them would be two.
+
+    All lines are one entry: libcurl copies and searches per entry, which is a sixth of a request's
+    cost. It sends an entry as it is, so a line break here would forge a header: definitions are
+    refused for one, and what is in the log all the same is never sent.
+    """
+    lines = call.headers
+    block = b"\r\n".join((*lines, _IDENTITY))
+    if block.count(b"\n") != len(lines) or block.count(b"\r") != len(lines) or b"\0" in block:
+        return None
+    entries = [_NO_ACCEPT, block]
+    # An entry that begins with the name has the same effect.
+    if not block.startswith(_NO_TYPE):
+        entries.append(_NO_TYPE)
+    if len(call.body) >= EXPECTS_BYTES:
+        entries.append(_NO_EXPECT)
+    return entries
 
 
 def _name_us(call: Call) -> int:

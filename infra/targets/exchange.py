@@ -18,11 +18,11 @@ from infra.targets.addresses import AddressBook
 from infra.targets.pool import Pool
 
 KEPT_VALUE_BYTES: Final = 256
-# select() cannot hold descriptors from 1024 on; sockets are refused at the brink.
-DESCRIPTOR_MAX: Final = 1_000
 
+_CONNECT_US: Final = CONNECT_TIMEOUT_MS * 1_000
 # libcurl reads HTTP/3.7 and a status of 2000 as well.
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})\s")
+_KEPT: Final = {name.encode(): name for name in KEPT_HEADERS}
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 
 
@@ -36,24 +36,26 @@ class _Lent(socket.socket):
 class Exchange:
     """A reused easy handle, what was last set on it, and what came of its present call."""
 
-    def __init__(self, book: AddressBook, monotonic_us: Callable[[], int]) -> None:
+    def __init__(self, book: AddressBook, monotonic_us: Callable[[], int], files: int) -> None:
+        """Sockets from the descriptor `files` on are refused: others need the rest."""
         self._book = book
+        self._files = files
         self._monotonic_us = monotonic_us
         self.curl = pycurl.Curl()
         self.pool: Pool | None = None
         self.call: Call | None = None
+        self.url = ""
         self.mode = ""
         self.custom = ""
         self.connect_to = ""
         self.timeouts = (0, 0)
         self.addresses: tuple[str, ...] = ()
-        self.begin(None, 0, 0)
+        self.begin(None, 0)
 
-    def begin(self, call: Call | None, submitted_us: int, started_us: int) -> None:
+    def begin(self, call: Call | None, submitted_us: int) -> None:
         """Forget the last call, and take this one (None: rest)."""
         self.call = call
         self.submitted_us = submitted_us
-        self.started_us = started_us
         self.requests = 0
         self.veto = ""
         self.tried: tuple[str, ...] = ()
@@ -77,7 +79,7 @@ class Exchange:
             # Out of descriptors, or a family that this machine has not: a failed attempt.
             self.veto = "connect"
             return pycurl.SOCKET_BAD
-        if made.fileno() >= DESCRIPTOR_MAX:
+        if made.fileno() >= self._files:
             made.close()
             self.veto = "connect"
             return pycurl.SOCKET_BAD
@@ -97,23 +99,23 @@ class Exchange:
         # Another address of the race was reached.
         self.veto = ""
         call = self.call
-        if call is None or self._monotonic_us() > call.not_after_us + CONNECT_TIMEOUT_MS * 1000:
+        if call is None or self._monotonic_us() > call.not_after_us + _CONNECT_US:
             self.veto = "send_deadline"
             return pycurl.PREREQFUNC_ABORT
         self.requests = 1
         return pycurl.PREREQFUNC_OK
 
-    def on_header(self, line: bytes) -> int:
-        """Keep a header line; a return other than its length ends the exchange."""
+    def on_header(self, line: bytes) -> int | None:
+        """Keep a header line; a return of a number ends the exchange."""
         self.size += len(line)
         if self.size > RESPONSE_BYTES_MAX:
             self.veto = "response_too_large"
             return -1
         self.head.append(line)
-        return len(line)
+        return None
 
-    def on_body(self, data: bytes) -> int:
-        """Keep the beginning of the body; a return other than the length ends the exchange."""
+    def on_body(self, data: bytes) -> int | None:
+        """Keep the beginning of the body; a return of a number ends the exchange."""
         self.size += len(data)
         if self.kept < KEPT_BODY_BYTES:
             self.body.append(data[: KEPT_BODY_BYTES - self.kept])
@@ -121,7 +123,7 @@ class Exchange:
         if self.size > RESPONSE_BYTES_MAX:
             self.veto = "response_too_large"
             return -1
-        return len(data)
+        return None
 
 
 def set_method(exchange: Exchange, call: Call) -> None:
@@ -172,8 +174,8 @@ def kept_headers(lines: list[bytes]) -> tuple[tuple[tuple[str, str], ...], str]:
     retry_after = ""
     for line in lines:
         name, _, value = line.partition(b":")
-        low = name.decode("latin-1").lower()
-        if low not in KEPT_HEADERS:
+        low = _KEPT.get(name.lower())
+        if low is None:
             continue
         text = value[: KEPT_VALUE_BYTES + 1].decode("latin-1").strip(" \t\r\n")[:KEPT_VALUE_BYTES]
         if not text.isprintable():

@@ -8,8 +8,6 @@ import pycurl
 
 IDLE_S_MAX: Final = 60
 SWEEP_US: Final = 1_000_000
-# Pools are retired well below the 1,024 descriptors that select() can hold.
-SOCKETS_KEPT: Final = 512
 
 
 class Pool:
@@ -35,8 +33,10 @@ class Pooled(Protocol):
 class Pools:
     """One pool a tenant, made at its first call and retired when it is idle for long."""
 
-    def __init__(self, concurrency: int) -> None:
+    def __init__(self, concurrency: int, kept: int) -> None:
+        """`concurrency`: calls at once; `kept`: sockets of all tenants, idle ones among them."""
         self._concurrency = concurrency
+        self._kept = kept
         self._pools: OrderedDict[bytes, Pool] = OrderedDict()
         self._swept_us = 0
 
@@ -72,7 +72,7 @@ class Pools:
         kept = sum(self._sockets(pool) for pool in self._pools.values())
         for tenant_id, pool in list(self._pools.items()):
             idle = not pool.active and now_us - pool.used_us > IDLE_S_MAX * 1_000_000
-            if idle or kept > SOCKETS_KEPT:
+            if idle or kept > self._kept:
                 kept -= self._sockets(pool)
                 del self._pools[tenant_id]
                 _retire(pool, resting)

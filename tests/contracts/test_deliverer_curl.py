@@ -171,6 +171,43 @@ def test_one_connection_serves_calls_that_follow_each_other(sockets: SocketWorld
     assert {request.connection for request in sockets.server.requests} == {1}
 
 
+def test_a_long_body_is_sent_without_asking_first(sockets: SocketWorld) -> None:
+    body = b"x" * (1 << 21)
+    assert sockets.one(replace(sockets.call(1), body=body)).status == 200
+    (request,) = sockets.server.requests
+    assert request.body == body
+    assert not any(line.lower().startswith(b"expect:") for line in request.lines)
+
+
+def test_an_idle_connection_that_the_target_closed_wakes_nobody_for_ever(
+    sockets: SocketWorld,
+) -> None:
+    sockets.server.close_after("/last")
+    sockets.one(sockets.call(1, "/last"))
+    sockets.behave("/slow", Behaviour(end="silent"))
+    sockets.deliverer.submit([sockets.call(2, "/slow")])
+    waited = [sockets.deliverer.sockets()[0]]
+    until = time.monotonic() + PATIENCE_S
+    while select.select(waited[-1], (), (), 0.2)[0]:
+        assert time.monotonic() < until
+        sockets.deliverer.poll()
+        waited.append(sockets.deliverer.sockets()[0])
+    assert len(waited) < 50
+
+
+def test_calls_that_hang_are_behind_one_descriptor(sockets: SocketWorld) -> None:
+    sockets.behave("/slow", Behaviour(end="silent"))
+    sockets.deliverer.submit([sockets.call(n, "/slow") for n in range(60)])
+    until = time.monotonic() + PATIENCE_S
+    while sockets.arrived() < 60:
+        assert time.monotonic() < until
+        sockets.deliverer.wait(100)
+        assert sockets.deliverer.poll() == []
+    assert len(sockets.deliverer.sockets()[0]) == 1
+    sockets.deliverer.submit([sockets.call(99)])
+    assert [answer.token for answer in sockets.answers(1)] == [99]
+
+
 def test_tenants_do_not_share_connections(sockets: SocketWorld) -> None:
     for token, tenant in enumerate((b"a" * 16, b"b" * 16, b"a" * 16, b"b" * 16)):
         sockets.one(replace(sockets.call(token), tenant_id=tenant))

@@ -43,7 +43,7 @@ def test_a_role_that_rests_is_not_woken_by_what_it_does_not_read(
             stops.append(self)
 
     monkeypatch.setattr(lifecycle, "Stop", Stop)
-    monkeypatch.setattr(lifecycle, "select", SimpleNamespace(select=wait))
+    monkeypatch.setattr(lifecycle, "wait", wait)
     near, far = socket.socketpair()
     with near, far:
         far.send(b"x")

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from bench import define, external, fires, pending
+from bench import define, deliver, external, fires, pending
 from bench.stack import BenchError, sink, stack
 
 SPIKE: Final = 20_000
@@ -19,6 +19,8 @@ DEFINE: Final = 20_000
 SINGLES: Final = 4_000
 INTERRUPTED: Final = 130
 PENDING: Final = (10_000, 1_000_000)
+CONCURRENCY: Final = 200
+REPETITIONS: Final = 7
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -82,9 +84,12 @@ def _parser() -> argparse.ArgumentParser:
     jobs.add_argument("--singles", type=int, default=SINGLES)
     rows = names.add_parser("pending", help="a hand-off pass beside many pending rows")
     rows.add_argument("--sizes", type=int, nargs="+", default=list(PENDING))
+    requests = names.add_parser("deliver", help="CPU a request, beside aiohttp and httpx")
+    requests.add_argument("--concurrency", type=int, default=CONCURRENCY)
+    requests.add_argument("--repetitions", type=int, default=REPETITIONS)
     texts = names.add_parser("schedule", help="cron texts and slots, beside croniter and cronsim")
     names.add_parser("external", help="for a harness that compares: see bench/external.py")
-    for command in (everything, spike, steady, jobs, rows, texts):
+    for command in (everything, spike, steady, jobs, rows, requests, texts):
         command.add_argument("--json", type=Path, metavar="FILE", help="write the result here")
     return top
 
@@ -116,6 +121,10 @@ def _define(words: argparse.Namespace) -> dict[str, Any]:
 
 def _pending(words: argparse.Namespace) -> dict[str, Any]:
     return pending.measure(words.sizes)
+
+
+def _deliver(words: argparse.Namespace) -> dict[str, Any]:
+    return deliver.measure(words.concurrency, words.repetitions)
 
 
 def _schedule(_words: argparse.Namespace) -> dict[str, Any]:
@@ -151,5 +160,6 @@ _WORKLOADS: Final = {
     "steady": _steady,
     "define": _define,
     "pending": _pending,
+    "deliver": _deliver,
     "schedule": _schedule,
 }

@@ -7,7 +7,6 @@ from typing import Final
 
 from domain.job import events as e
 from tests.checker.inputs import INFO, OK, Command, Operation
-from tests.checker.log import decoded
 from tests.checker.report import Report
 from tests.checker.track import ACTIVE, CANCELLED, PAUSED, Case, Job
 
@@ -70,10 +69,7 @@ def _once(job: Job, calls: Sequence[Operation], report: Report) -> None:
 def _requested(case: Case, job: Job, report: Report) -> None:
     """I19: in the log and in the table of commands, an id stands once."""
     seen: set[bytes] = set()
-    for stored in case.events:
-        if stored.stream != job.id or stored.name != "job.run-requested.v1":
-            continue
-        event = decoded(stored)
+    for _, event in case.decoded:
         if isinstance(event, e.RunRequested):
             if event.command_id in seen:
                 what = f"the command {event.command_id.hex()} asks for a second run"

@@ -4,7 +4,6 @@ from collections import Counter
 
 from domain.run import events as e
 from tests.checker.inputs import Scenario
-from tests.checker.log import decoded
 from tests.checker.report import Report
 from tests.checker.track import READY, Case, Job
 
@@ -32,10 +31,7 @@ def judge(case: Case, job: Job, scenario: Scenario, report: Report) -> None:
 
 def _leased(case: Case, job: Job, known: Counter[tuple[bytes, int]], report: Report) -> None:
     planned: dict[bytes, tuple[int, int]] = {}
-    for stored in case.events:
-        if stored.stream == job.id:
-            continue
-        event = decoded(stored)
+    for stored, event in case.decoded:
         if isinstance(event, e.Scheduled):
             planned[stored.stream] = stored.version, event.at
         elif isinstance(event, e.Leased):

@@ -14,6 +14,7 @@ from tests.checker import policy
 from tests.checker.track import (
     ACCEPTED,
     CANCELLED,
+    CLOCKS_MS,
     ENDED,
     FLYING,
     PAUSED,
@@ -256,16 +257,17 @@ def _fired(walk: "Walk", run: Run, event: e.Fired) -> None:
 
 def _lapsed(walk: "Walk", run: Run, event: e.Fired) -> None:
     """I5: nobody takes an attempt away before its lease, or its owner, has ended."""
-    if event.at >= run.until:
+    at = walk.at if walk.stamped else event.at + CLOCKS_MS
+    if at >= run.until:
         return
     if run.state == ACCEPTED:
-        what = f"it is given up {run.until - event.at} ms before its handler had to be heard of"
+        what = f"it is given up {run.until - at} ms before its handler had to be heard of"
         walk.wrong("I5", what, run.id)
         return
     session = walk.sessions.get(run.owner)
     if session is None:
         walk.report.unjudged["I5: whether sessions had ended that no longer have a row"] += 1
-    elif not session.ended and session.until > event.at:
+    elif not session.ended and session.until > at:
         walk.wrong("I5", "it is given up though its owner lives", run.id)
 
 

@@ -9,7 +9,7 @@ from domain.run import events as e
 from domain.target import HttpTarget
 from tests.checker.inputs import Hit, Scenario
 from tests.checker.report import Report
-from tests.checker.track import Attempt, Case, Faults, Job, Run
+from tests.checker.track import CLOCKS_MS, Attempt, Case, Faults, Job, Run
 
 OWN_KEY: Final = (MANUAL, BESIDE, RERUN, REDRIVE_OWN)
 UNSEEN: Final = (
@@ -94,7 +94,7 @@ class Targets:
         if hit.fence != attempt.fence:
             what = f"attempt {hit.attempt} came with fence {hit.fence}, leased as {attempt.fence}"
             self.wrong("I6", what, run.id)
-        if hit.at_us < (attempt.at - slack) * 1_000:
+        if hit.at_us < (attempt.at - max(slack, CLOCKS_MS)) * 1_000:
             self.wrong("I6", f"attempt {hit.attempt} came before its lease", run.id)
         early_us = attempt.due_at * 1_000 - hit.at_us
         if early_us > slack * 1_000:

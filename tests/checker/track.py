@@ -5,6 +5,7 @@ None of this is the product's state: it is built from the events alone, and only
 
 from typing import Final
 
+from domain.catalogue import DomainEvent
 from domain.job.events import JobSpec
 from domain.run.events import CatchUp, Passed
 from tests.checker.inputs import Fault, HandOff, Hit, Kept, Operation, Row, Slots, Stored
@@ -17,6 +18,9 @@ ACTIVE, PAUSED, FINISHED, CANCELLED = range(1, 5)
 """Of a job."""
 
 FOREVER: Final = 1 << 62
+CLOCKS_MS: Final = 500
+"""A process decides nothing where its clock and the database's differ by more; `at` may be either.
+"""
 
 
 class Attempt:
@@ -209,12 +213,24 @@ class Job:
 class Case:
     """All that there is of one job."""
 
-    __slots__ = ("clients", "events", "hand_offs", "history", "hits", "job_id", "oracle", "rows")
+    __slots__ = (
+        "clients",
+        "decoded",
+        "events",
+        "hand_offs",
+        "history",
+        "hits",
+        "job_id",
+        "oracle",
+        "rows",
+    )
 
     def __init__(self, job_id: bytes) -> None:
         self.job_id = job_id
         self.events: list[Stored] = []
         """Of its stream and those of its runs, in commit order."""
+        self.decoded: list[tuple[Stored, DomainEvent]] = []
+        """Those that could be read, while the job is judged."""
         self.hits: dict[bytes, list[Hit]] = {}
         self.clients: list[Operation] = []
         self.hand_offs: list[HandOff] = []

@@ -117,7 +117,7 @@ class _Rows:
         wanted: dict[str, Any] = {
             "tenant_id": job.tenant,
             "name": spec.name,
-            "labels": spec.labels,
+            "labels": tuple(sorted(spec.labels)),
             "one_time": isinstance(spec.schedule, OneTime),
         }
         if not isinstance(spec.schedule, OneTime):

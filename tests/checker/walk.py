@@ -33,7 +33,8 @@ class Walk:
         """Runs that were leased and are due to go on: in flight, or waiting for a retry."""
         self.position = 0
         self.at = 0
-        """Database clock of the commit, or the `at` of the event."""
+        """Database clock of the commit where it is `stamped`, else the `at` of the event."""
+        self.stamped = False
 
     def go(self) -> Job:
         """Take every event; return the job."""
@@ -44,7 +45,9 @@ class Walk:
                 job, run = (job_id, b"") if stored.stream == job_id else (job_id, stored.stream)
                 report.wrong("I13", event, job=job, run=run)
                 continue
+            self.case.decoded.append((stored, event))
             self.position = stored.position
+            self.stamped = stored.db_time > 0
             self.at = stored.db_time or getattr(event, "at", self.at)
             if stored.stream == job_id:
                 self._of_job(stored.version, event)

@@ -25,7 +25,7 @@ def attach(history: History, cases: Cases, report: Report) -> None:
 
 
 def _hits(history: History, cases: Cases, of_run: dict[bytes, bytes], report: Report) -> None:
-    for hit in history.hits:
+    for hit in history.hits or ():
         job_id = of_run.get(hit.run)
         if job_id is None:
             report.wrong("I2", f"a request with key {hit.key!r} came for no run", run=hit.run)

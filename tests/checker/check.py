@@ -71,7 +71,8 @@ class _Judge:
         history, report, scenario = self.history, self.report, self.history.scenario
         job = Walk(case, report, self.sessions).go()
         ledger.audit(case, job, report)
-        Targets(case, job, self.keys, self.faults, scenario, report).judge()
+        if history.hits is not None:
+            Targets(case, job, self.keys, self.faults, scenario, report).judge()
         lateness.judge(job, case.hits, self.allowance, scenario, report)
         clients.judge(case, job, report)
         if history.projections is not None:

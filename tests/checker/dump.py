@@ -16,7 +16,7 @@ import psycopg
 from infra.clickhouse.connection import Connection
 from infra.clickhouse.tables import Tables
 from projections.due_index import DueRow, HeadRow
-from projections.rows import AttemptRow, RunRow
+from projections.rows import AttemptRow, BoardRow, RunRow
 from tests.checker.inputs import (
     Attempt,
     Board,
@@ -97,13 +97,14 @@ def _projections(connection: psycopg.Connection[Any]) -> Iterator[Row]:
         names = row.__struct_fields__
         columns = ", ".join(f"uuid_send({n})" if n in _UUIDS else n for n in names)
         for values in _rows(connection, f"select {columns} from {table}"):  # noqa: S608 - as above
-            fields = {
+            fields: dict[str, Any] = {
                 name: _NULLABLE[name] if value is None else value
                 for name, value in zip(names, values, strict=True)
             }
             yield kind(**fields)
-    for *front, labels, defined_at, changed_at in _rows(connection, _BOARD, (BOARD_VIEW,)):
-        yield Board(*front, tuple(sorted(labels.items())), defined_at, changed_at)
+    for values in _rows(connection, _BOARD, (BOARD_VIEW,)):
+        found = dict(zip(BoardRow.__struct_fields__, values, strict=True))
+        yield Board(**found | {"labels": tuple(sorted(found["labels"].items()))})
     yield from (Command(*values) for values in _rows(connection, _COMMANDS))
     yield from (Session(*values) for values in _rows(connection, _SESSIONS))
     yield from (Standing(*values) for values in _rows(connection, _POSITIONS))

@@ -261,13 +261,14 @@ class History(msgspec.Struct):
     """Everything about one run. Any part may be empty; E is what most is judged by."""
 
     events: Sequence[Stored] = ()
-    hits: Sequence[Hit] = ()
+    hits: Sequence[Hit] | None = None
+    """None: not recorded, here and below, hence not judged. Empty: recorded, and there were none.
+    """
     clients: Sequence[Operation] = ()
     faults: Sequence[Fault] = ()
     oracle: Sequence[Slots] = ()
     projections: Sequence[Row] | None = None
     history: Sequence[Kept] | None = None
-    """None: not dumped, hence not judged. Empty: dumped, and it had no rows."""
     hand_offs: Sequence[HandOff] | None = None
     texts: Sequence[Text] = ()
     samples: Sequence[Sample] = ()

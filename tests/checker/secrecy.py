@@ -48,7 +48,7 @@ def _shown_to_others(history: History, tenant: bytes) -> Iterator[tuple[str, byt
     for text in history.texts:
         if text.tenant and text.tenant != tenant:
             yield text.where, text.text.encode()
-    for hit in history.hits:
+    for hit in history.hits or ():
         if hit.tenant and hit.tenant != tenant:
             yield f"a request of run {hit.run.hex()}", _bytes((hit.key, hit.url, hit.headers))
     for row in history.history or ():

@@ -132,7 +132,7 @@ def _finds_what_is_taken_away(history: History) -> None:
         "I9": lambda h: setattr(h, "events", [e for e in h.events if e.name != "job.resumed.v1"]),
         "I12": lambda h: setattr(h, "projections", list(h.projections or ())[1:]),
         "I15": lambda h: setattr(h, "history", list(h.history or ())[1:]),
-        "I1": lambda h: setattr(h, "hits", [hit for hit in h.hits if hit.status != 200][:-1]),
+        "I1": lambda h: setattr(h, "hits", [hit for hit in h.hits or () if hit.status != 200][:-1]),
     }
     losses["I13"] = losses.pop("I9")
     for invariant, lose in losses.items():

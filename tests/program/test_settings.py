@@ -23,11 +23,12 @@ def test_exported_settings_are_read_back_as_they_were() -> None:
     settings = Settings()
     for section in msgspec.structs.fields(Settings):
         for field in msgspec.structs.fields(section.type):
-            if field.name not in ("ports", "closed_ports", "hosts"):
+            if field.name not in ("ports", "closed_ports", "hosts", "store", "endpoint"):
                 value = another(field.default)
                 settings = replaced(settings, section.name, **{field.name: value})
     settings = replaced(settings, "targets", ports=(9_000, 9_001), closed_ports=(9_002, 1))
     settings = replaced(settings, "targets", hosts=("billing.corp", "*.svc.corp"))
+    settings = replaced(settings, "payloads", store="s3://bucket/p", endpoint="http://minio:9000")
     assert load(environment=exported(settings)) == settings
 
 

@@ -21,10 +21,7 @@ from commandside.deliverer_port import (
 
 CONCURRENCY: Final = 128
 NEVER_US: Final = 1 << 62
-_NOT_SENT: Final = frozenset(
-    {"blocked_address", "connect", "dns", "send_deadline"}
-    | {error for error in ERRORS if error.startswith("tls")}
-)
+_NOT_SENT: Final = frozenset({"blocked_address", "connect", "dns", "send_deadline", "tls"})
 
 
 class Reply(msgspec.Struct, frozen=True):

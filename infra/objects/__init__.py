@@ -1,1 +1,0 @@
-"""Large payloads in a folder or in a cloud's object store."""

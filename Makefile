@@ -12,6 +12,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --requir
 UV := $(BIN)/uv pip install --system-certs --quiet --python $(BIN)/python
 # More words for the command behind a target: make test ARGS="-k chain", make up ARGS="--no-demo".
 ARGS ?=
+# Each worker has engines of its own, runs whole files, and ends the run if it dies.
+WORKERS ?= 2
 
 .PHONY: help up test check bench fmt lock docs clean
 
@@ -22,7 +24,7 @@ up: $(STAMP)  ## Start Tocsin with embedded engines and fire a demo job
 	@exec $(BIN)/tocsin up $(ARGS)
 
 test: $(STAMP)  ## Run the whole test suite
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0 $(ARGS)
 
 check: $(STAMP)  ## Lint, format, types, import rules, architecture tests
 	@failed=""; \

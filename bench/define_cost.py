@@ -14,6 +14,7 @@ from commandside.calendars import TenantCalendars
 from commandside.command_port import Accepted, Answer, CommandLog
 from commandside.definition import Bounds, Definitions
 from commandside.jobs import Jobs
+from commandside.payloads import Payloads
 from commandside.ports import Vault
 from commandside.reading import read_job
 from commandside.secret_keeper import SecretKeeper
@@ -23,6 +24,7 @@ from domain.run.state import Ready
 from domain.tenant import SCOPES, Caller
 from infra.ics import read_ics
 from infra.memory.calendars import MemoryCalendars
+from infra.memory.payloads import MemoryPayloadList, MemoryPayloadStore
 from infra.memory.secret_store import MemorySecretStore
 from infra.postgres import append
 
@@ -116,6 +118,7 @@ def main() -> None:
         SecretKeeper(MemorySecretStore(lambda: AT)),
         definitions,
         TenantCalendars(MemoryCalendars(lambda: AT), log, read_ics, lambda: AT),
+        Payloads(MemoryPayloadStore(), MemoryPayloadList(lambda: AT)),
         now=lambda: AT,
         new_id=os.urandom,
         positions=Seal(bytes(32), "position"),

@@ -61,6 +61,10 @@ class NoNames:
         """Know nothing."""
         raise AssertionError((name, tenant_id))
 
+    def forget(self, name: str) -> None:
+        """Have nothing to forget."""
+        raise AssertionError(name)
+
     def collect(self) -> list[tuple[str, Found]]:
         """Return nothing."""
         return []

@@ -15,6 +15,7 @@ from msgspec import UNSET, UnsetType
 
 from commandside.asked import Done, Sent
 from commandside.jobs import Jobs
+from commandside.payload_port import StoreAway
 from commandside.ports import Unavailable
 from commandside.reading import BODY_BYTES_MAX, read_job, too_large
 from commandside.replies import JobReply
@@ -204,6 +205,8 @@ class Batch:
             return LineReply(number, 201 if done.created else 200, done.reply)
         if isinstance(done, Problem):
             return _refused(number, done)
+        if isinstance(done, StoreAway):
+            return _refused(number, Problem("unavailable", str(done)))
         if isinstance(done, Unavailable):
             return _refused(number, Problem("unavailable", "the log cannot be reached; try again"))
         self._report(done)

@@ -9,7 +9,7 @@ from commandside.asked import Asked, Sent
 from commandside.calendars import TenantCalendars, resolved
 from commandside.command_port import Accepted, Answer
 from commandside.ports import Unavailable
-from commandside.sealing import refused_for_missing, secrets_of, targets_in
+from commandside.sealing import Body, refused_for_missing, secrets_of
 from commandside.secret_keeper import SecretKeeper
 from domain.envelope import Decision
 from domain.job import decide
@@ -24,6 +24,8 @@ class Begun(msgspec.Struct):
     asked: Asked
     values: dict[str, Any] = {}
     key: str = ""
+    body: Body | None = None
+    """The payload, where it is too large for the job's events."""
     new: decide.NewJob | None = None
     decision: Decision | None = None
     outcome: Answer | Exception | None = None
@@ -44,17 +46,17 @@ class Begun(msgspec.Struct):
 
 async def find_secrets(secrets: SecretKeeper, tenant_id: bytes, begun: Sequence[Begun]) -> None:
     """Refuse definitions whose targets name secrets that are not there."""
-    judged = [(new, targets_in(new.values)) for new in begun if new.outcome is None]
-    naming = [(new, targets) for new, targets in judged if secrets_of(targets)]
-    names = {name for _, targets in naming for name in secrets_of(targets)}
+    targets = [(new, new.values["target"]) for new in begun if new.outcome is None]
+    naming = [(new, target) for new, target in targets if secrets_of(target)]
+    names = {name for _, target in naming for name in secrets_of(target)}
     try:
         missing = await secrets.missing(tenant_id, names)
     except Unavailable as error:
         for new, _ in naming:
             new.outcome = error
         return
-    for new, targets in naming:
-        new.outcome = refused_for_missing(targets, missing)
+    for new, target in naming:
+        new.outcome = refused_for_missing(target, missing)
 
 
 async def find_calendars(

@@ -45,16 +45,12 @@ class Reading(Protocol):
     def bounds(self) -> Bounds:
         """Return what the operator decided."""
 
-    @property
-    def target_before(self) -> Target | None:
-        """Return what `target` is changed from."""
-
     def refuse(self, pointer: str, detail: str) -> None:
         """Collect a refusal."""
 
 
-def read(reader: Reading, content_type: str = "content_type says it already") -> None:
-    """Read `target`, of whatever kind; `content_type` refuses a header of that name."""
+def read(reader: Reading) -> None:
+    """Read `target`, of whatever kind."""
     given = reader.body.get("target")
     if not isinstance(given, dict):
         reader.refuse("/target", 'an object such as {"kind": "http", "url": "https://…"}')
@@ -67,12 +63,12 @@ def read(reader: Reading, content_type: str = "content_type says it already") ->
     if not isinstance(headers, dict):
         reader.refuse("/target/headers", "an object of header names and values")
     if kind == "http":
-        _http(reader, given, headers, content_type)
+        _http(reader, given, headers)
     else:
-        _queue(reader, given, headers, content_type)
+        _queue(reader, kind, given, headers)
 
 
-def _http(reader: Reading, given: Mapping[str, Any], headers: Any, content_type: str) -> None:
+def _http(reader: Reading, given: Mapping[str, Any], headers: Any) -> None:
     for name in given:
         if name not in ("kind", "url", "method", "headers"):
             reader.refuse(f"/target/{_escaped(name)}", "unknown field; kind, url, method, headers")
@@ -83,7 +79,7 @@ def _http(reader: Reading, given: Mapping[str, Any], headers: Any, content_type:
         reader.refuse("/target/method", "the name of a method, such as POST")
     if not (isinstance(url, str) and isinstance(method, str) and isinstance(headers, dict)):
         return
-    kept, plain = _headers(reader, headers, content_type)
+    kept, plain = _headers(reader, headers)
     found = parse_http_target(url, method, plain, reader.bounds.addresses)
     if not isinstance(found, HttpTarget):
         reader.wrong.extend(found)
@@ -93,22 +89,20 @@ def _http(reader: Reading, given: Mapping[str, Any], headers: Any, content_type:
     reader.values["target"] = found
 
 
-def _queue(reader: Reading, given: Mapping[str, Any], headers: Any, content_type: str) -> None:
-    kept, plain = _headers(reader, headers if isinstance(headers, dict) else {}, content_type)
+def _queue(reader: Reading, kind: str, given: Mapping[str, Any], headers: Any) -> None:
+    kept, plain = _headers(reader, headers if isinstance(headers, dict) else {})
     judged, wrong = parse_headers(plain)
     reader.wrong.extend(wrong)
-    found = parse_queue_target(given["kind"], given, _marked(judged, kept))
+    found = parse_queue_target(kind, given, _marked(judged, kept))
     if isinstance(found, tuple):
         reader.wrong.extend(found)
         return
     reader.values["target"] = found
 
 
-def _headers(
-    reader: Reading, given: Mapping[str, Any], content_type: str
-) -> tuple[set[str], dict[str, Any]]:
+def _headers(reader: Reading, given: Mapping[str, Any]) -> tuple[set[str], dict[str, Any]]:
     """Return the names of headers that stay as they are, and all with values to judge."""
-    before = () if reader.target_before is None else reader.target_before.headers
+    before = () if reader.old is None else reader.old.target.headers
     kept = {
         name
         for name, value in given.items()
@@ -116,7 +110,7 @@ def _headers(
     }
     for name in given:
         if name.lower() == "content-type":
-            reader.refuse(f"/target/headers/{_escaped(name)}", content_type)
+            reader.refuse(f"/target/headers/{_escaped(name)}", "content_type says it already")
     return kept, {name: "kept" if name in kept else value for name, value in given.items()}
 
 
@@ -127,12 +121,13 @@ def _marked(headers: tuple[Header, ...], kept: set[str]) -> tuple[Header, ...]:
     )
 
 
-def opened(sealed: bytes) -> int:
+def opened(spec: JobSpec) -> int:
     """Return a payload's size as its sealed bytes tell it: not more, and 0 only if there is none.
 
     Brokers take more than the limits say, by more than is unsure here.
     """
-    return max(len(sealed) - SEAL_BYTES_MAX, min(len(sealed), 1))
+    size = len(spec.payload) if spec.payload_ref is None else spec.payload_ref.size
+    return max(size - SEAL_BYTES_MAX, min(size, 1))
 
 
 def judge_queue(target: Target, size: int, tenant_id: bytes, grants: Grants) -> None:

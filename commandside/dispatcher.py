@@ -299,6 +299,8 @@ class Dispatcher:
         due = self._flights.heap.next_due()
         if due is not None:
             rest = min(rest, max((due + AIM_MS - tick.at) * 1_000, GATHER_US))
+        if self._flights.bodies.waiting:
+            rest = min(rest, POLL_US)
         last_call = self._flights.last_call_us()
         if last_call is not None:
             rest = min(rest, last_call - tick.mono_us)

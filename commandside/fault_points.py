@@ -54,16 +54,9 @@ AUDITOR: Final[dict[str, str]] = {
 }
 """Points of the audit loop, and what is true there."""
 
-CALLBACKS_DEFINED: Final = "callbacks_defined"
-
-PROJECTOR: Final[dict[str, str]] = {
-    CALLBACKS_DEFINED: "jobs that tell of ends are defined; the position before them is stored",
-}
-"""Points of the projector, and what is true there."""
-
 ROLES: Final[dict[str, dict[str, str]]] = {
     "dispatcher": DISPATCHER,
     "scheduler": SCHEDULER | AUDITOR,
     "auditor": SCHEDULER | AUDITOR,
 }
-"""Points by role, of those that are on the path of a fire."""
+"""Points by role."""

@@ -5,10 +5,12 @@ from typing import Final
 
 import msgspec
 
+from commandside.bodies import Bodies
 from commandside.bulkhead import Bulkhead, Gate, Origin, Waiting, origin
 from commandside.calls import Calls
 from commandside.deliverer_port import AnyCall, Deliverer
 from commandside.fault_points import CALLED
+from commandside.payload_port import PayloadReads
 from commandside.ports import (
     BATCH_MAX,
     FaultPoint,
@@ -23,13 +25,14 @@ from commandside.ports import (
     Unavailable,
     Vault,
 )
-from commandside.reports import KEY_GONE, SECRET_MISSING, Flight
+from commandside.reports import KEY_GONE, SECRET_MISSING, WITHOUT_BODY, Flight
 from commandside.secret_port import SecretMissing, Secrets
 from commandside.session import Session
 from commandside.stripes import Sent, Stripe
 from commandside.timing import Entry, Parcel, TimingHeap
 from domain.envelope import Decision
 from domain.instant import MINUTE, SECOND
+from domain.job.events import JobSpec
 from domain.opaque import Seal
 from domain.run import state as rs
 from domain.run.decide import SEND_DEADLINE_MS
@@ -50,6 +53,7 @@ class DispatcherPorts(msgspec.Struct, frozen=True):
     deliverer: Deliverer[AnyCall]
     vault: Vault
     secrets: Secrets
+    payloads: PayloadReads
     faults: FaultPoint
     telemetry: Telemetry
     new_id: NewId
@@ -63,6 +67,7 @@ class Flights:
     def __init__(self, ports: DispatcherPorts, host_share: int = UNLIMITED) -> None:
         self.ports = ports
         self.bulkhead = Bulkhead(host_share)
+        self.bodies = Bodies(ports.payloads, ports.telemetry)
         self.log, self.deliverer = ports.log, ports.deliverer
         self.heap = TimingHeap()
         self.session = Session(ports.log, ports.new_id, ports.telemetry)
@@ -88,7 +93,7 @@ class Flights:
         Beside those that the deliverer takes at once, as many as it has lately ended in AHEAD_US:
         so batches are full where targets are quick, and no lease waits where they are not.
         """
-        waiting = len(self._waiting)
+        waiting = len(self._waiting) + self.bodies.waiting
         if self.bulkhead.crowded:
             waiting += self.bulkhead.waiting_in_turn()
         callable_now = self.deliverer.room + self._landed_before - waiting
@@ -156,7 +161,10 @@ class Flights:
         for flight in leased:
             job = flight.job.facts
             if flight.run.facts.payload_version == job.payload_version:
-                self._waiting.append((flight, job.spec, not_after_us))
+                if job.spec.payload_ref is None:
+                    self._waiting.append((flight, job.spec, not_after_us))
+                else:
+                    self._send(flight, job.spec, not_after_us)
             else:
                 stripe.unspecified.append((flight, not_after_us))
         self._call(tick)
@@ -187,8 +195,39 @@ class Flights:
             for f in sent.flights
         ]
         self._abandon(stripe, [f for f, spec in found if spec is None], tick)
-        self._waiting.extend((f, spec, sent.mono_us) for f, spec in found if spec is not None)
+        for flight, spec in found:
+            if spec is not None:
+                self._send(flight, spec, sent.mono_us)
         self._call(tick)
+
+    def _send(self, flight: Flight, pinned: JobSpec, not_after_us: int) -> None:
+        """Queue a call; one whose body is in the store waits for that first."""
+        if pinned.payload_ref is None:
+            self._waiting.append((flight, pinned, not_after_us))
+            return
+        whole = self.bodies.whole(flight, pinned, not_after_us)
+        if whole is not None:
+            self._waiting.append(whole)
+
+    def _take_bodies(self, tick: Tick) -> None:
+        """Queue the calls whose body has come; report those that will have none."""
+        whole, without = self.bodies.poll(tick.mono_us)
+        self._waiting.extend(whole)
+        for flight, reason in without:
+            flight.answer = WITHOUT_BODY[reason]
+            self.stripes[flight.stripe].add_reports([flight], tick.mono_us)
+        if without:
+            self.ports.telemetry.count("attempts_without_body", len(without))
+
+    def readable(self, stripe: Stripe, entries: list[Entry], at: int) -> list[Entry]:
+        """Put off the entries of jobs whose body could not be read, and return the others."""
+        found: list[Entry] = []
+        for entry in entries:
+            if self.bodies.holds(entry[2]):
+                self.defer(stripe, entry, at)
+            else:
+                found.append(entry)
+        return found
 
     def last_call_us(self) -> int | None:
         """Return until when the longest waiting call may be started, if any waits."""
@@ -289,6 +328,8 @@ class Flights:
         for stripe, flights in zip(self.stripes, landed, strict=True):
             if flights:
                 stripe.add_reports(flights, tick.mono_us)
+        if self.bodies.asked:
+            self._take_bodies(tick)
         if answers:
             took = [answer.elapsed_us // 1_000 for answer in answers]
             self.ports.telemetry.observe("response_ms", took)
@@ -312,6 +353,8 @@ class Flights:
         for stripe in self.stripes:
             waiting, stripe.unspecified = stripe.unspecified, []
             self._abandon(stripe, [flight for flight, _ in waiting], tick)
+        for flight in self.bodies.clear():
+            self._abandon(self.stripes[flight.stripe], [flight], tick)
         self._waiting.extend(self.bulkhead.clear())
         while self._waiting:
             flight = self._waiting.popleft()[0]

@@ -8,14 +8,11 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from domain.callback import NAMES
 from domain.problem import Reason
 from domain.refusal import Refused
 from domain.strict_json import shown
 
-_TARGETS: Final = ("target", *NAMES)
-_SILENT: Final = ("/payload", "/content_type", *(f"/{name}/headers" for name in _TARGETS))
-_URLS: Final = frozenset(f"/{name}/url" for name in _TARGETS)
+_SILENT: Final = ("/target/headers", "/payload", "/content_type")
 _SHORT: Final = 40
 
 
@@ -45,7 +42,7 @@ def _value(pointer: str, body: Mapping[str, Any]) -> str:
             found = found[name]
         else:
             return ""
-    if pointer in _URLS and not {"@", "?"}.isdisjoint(str(found)):
+    if pointer == "/target/url" and not {"@", "?"}.isdisjoint(str(found)):
         return ""
     if isinstance(found, str):
         return shown(found)

@@ -19,12 +19,13 @@ from commandside.calendars import TenantCalendars, refuse_unusable, resolved
 from commandside.command_port import Accepted, CommandLog
 from commandside.definition import Definitions
 from commandside.outcomes import accepted_of, told
+from commandside.payloads import Payloads, Writing
 from commandside.placement import Choices, Placed, Placer, Unplaced, Wanted
 from commandside.ports import KeyGone, NewId, Unavailable, Vault
 from commandside.replies import JobReply, backfilled, reply, said_of
-from commandside.sealing import Sealer, refused_for_missing, secrets_in, targets_in
+from commandside.sealing import Body, Sealer, Unwritten, refused_for_missing, secrets_in
 from commandside.secret_keeper import SecretKeeper
-from domain import callback, outlook
+from domain import outlook
 from domain.catalogue import DomainEvent
 from domain.chain import Link
 from domain.envelope import Rejected
@@ -56,6 +57,7 @@ class Jobs:
         secrets: SecretKeeper,
         definitions: Definitions,
         calendars: TenantCalendars,
+        payloads: Payloads,
         *,
         now: Callable[[], int],
         new_id: NewId,
@@ -68,6 +70,7 @@ class Jobs:
         self._secrets = secrets
         self._definitions = definitions
         self._calendars = calendars
+        self._payloads = payloads
         self._now = now
         self._new_id = new_id
         self._positions = positions
@@ -101,8 +104,9 @@ class Jobs:
             if new.outcome is None:
                 self._seal(new, at)
         placed = await self._place(caller, begun, at)
-        appends = [new for new in begun if new.decision is not None]
         try:
+            await self._payloads.write_for(self._log, begun)
+            appends = [new for new in begun if new.decision is not None]
             made = await self._log.define_all([new.decision for new in appends if new.decision])
         finally:
             if placed is not None:
@@ -135,7 +139,9 @@ class Jobs:
         asked = begun.asked
         caller, job_id = asked.caller, asked.job_id
         try:
-            spec = Sealer(self._vault, caller.tenant_id, job_id).new(begun.values)
+            sealer = self._sealer(caller.tenant_id, job_id)
+            spec = sealer.new(begun.values)
+            begun.body = sealer.body
             refuse_unusable(spec, at)
             begun.new = decide.NewJob(job_id, caller.tenant_id, spec, begun.key, self._zone_data)
             if not placement.is_open(spec):
@@ -186,10 +192,12 @@ class Jobs:
         if isinstance(outcome, Exception):
             raise outcome
         if isinstance(outcome, Rejected) and begun.new is not None and begun.new.key:
-            return await self._define_again(begun.asked, begun.new, begun.values)
+            return await self._define_again(begun.asked, begun.new, begun.values, begun.body)
         return await self._replay(accepted_of(outcome))
 
-    async def _define_again(self, asked: Asked, new: decide.NewJob, values: dict[str, Any]) -> Done:
+    async def _define_again(
+        self, asked: Asked, new: decide.NewJob, values: dict[str, Any], body: Body | None = None
+    ) -> Done:
         """Give the job of this key, which exists, this spec, or its next life."""
         created = False
 
@@ -199,15 +207,18 @@ class Jobs:
             nonlocal created
             created = job is None or isinstance(job, s.Cancelled)
             if job is None or isinstance(job, s.Cancelled):
-                return decide.define(new, job, by)
+                writing.check(new.spec)
+                return writing.named(decide.define(new, job, by))
             old = job.facts.spec
             changed = {**values, "exclusions": values.get("exclusions", ())}
-            spec = Sealer(self._vault, new.tenant_id, new.job_id).over(changed, old)
+            spec = self._sealer(new.tenant_id, new.job_id, writing.body).over(changed, old)
             spec = choices.fit(job.facts.job_id, spec, old, by.at)
-            return decide.revise(job, runs, spec, self._zone_data, by)
+            return writing.named(decide.revise(job, runs, spec, self._zone_data, by))
 
-        choices = Choices(self._placer, new.spec)
-        accepted = await choices.around(lambda: self._command(asked, again, mine=False))
+        choices, writing = Choices(self._placer, new.spec), Writing(self._payloads, body)
+        accepted = await writing.around(
+            lambda: choices.around(lambda: self._command(asked, again, mine=False))
+        )
         await self._calendars.settle((accepted.job,))
         if accepted.replayed:
             return await self._replay(accepted)
@@ -241,6 +252,10 @@ class Jobs:
         new = decide.NewJob(asked.job_id, job.tenant_id, job.spec, found.key, self._zone_data)
         values = {**found.values, "exclusions": job.spec.exclusions}
         return await self._define_again(asked, new, values)
+
+    def _sealer(self, tenant_id: bytes, job_id: bytes, body: Body | None = None) -> Sealer:
+        inline_max = self._payloads.inline_max
+        return Sealer(self._vault, tenant_id, job_id, inline_max=inline_max, body=body)
 
     def _job_id(self, tenant_id: bytes, key: object, idempotency_key: str) -> bytes:
         if isinstance(key, str):
@@ -281,33 +296,33 @@ class Jobs:
                 # Its refusal comes before what could be said of the patch.
                 return decide.revise(job, runs, old, self._zone_data, by)
             values = self._definitions.change(patch, payload, old, by.at, tenant_id).values
-            refused = refused_for_missing(targets_in(values), missing)
+            refused = refused_for_missing(values["target"], missing) if "target" in values else None
             if refused is not None:
                 raise refused
             if "exclude" in values:
                 mine = {one.name: one for one in old.exclusions}
                 values = {**values, "exclusions": resolved(values["exclude"], mine | known)}
-            spec = Sealer(self._vault, tenant_id, asked.job_id).over(values, old)
+            spec = self._sealer(tenant_id, asked.job_id, writing.body).over(values, old)
             if spec.slots != old.slots:
                 refuse_unusable(spec, by.at)
             spec = choices.fit(asked.job_id, spec, old, by.at)
-            return decide.revise(job, runs, spec, self._zone_data, by)
+            return writing.named(decide.revise(job, runs, spec, self._zone_data, by))
 
-        choices = Choices(self._placer)
-        accepted = await choices.around(lambda: self._command(asked, verb))
+        choices, writing = Choices(self._placer), Writing(self._payloads)
+        accepted = await writing.around(lambda: choices.around(lambda: self._command(asked, verb)))
         await self._calendars.settle((accepted.job,))
         done = self._defined(accepted.job, accepted, created=False)
         done.reply.in_flight = outlook.in_flight(accepted.runs)
         return done
 
     async def _missing(self, asked: Asked, patch: Mapping[str, Any]) -> frozenset[str]:
-        """Return the secrets that patched targets may name and that are not there."""
-        if patch.keys().isdisjoint(("target", *callback.NAMES)):
+        """Return the secrets that a patched target may name and that are not there."""
+        if "target" not in patch:
             return frozenset()
         standing = await self._log.standing(asked.job_id)
         if standing is None or standing.job.facts.tenant_id != asked.caller.tenant_id:
             return frozenset()
-        names = secrets_in(patch, standing.job.facts.spec)
+        names = secrets_in(patch, standing.job.facts.spec.target)
         return await self._secrets.missing(asked.caller.tenant_id, names)
 
     async def cancel(self, asked: Asked, reason: str) -> Done:
@@ -425,7 +440,7 @@ class Jobs:
                 return Rejected("precondition", f"the job is at version {job.facts.version}")
             try:
                 return verb(job, runs, decide.By(at, asked.caller.kid, reason, command))
-            except (Problem, KeyGone, ScheduleBreach, Unavailable, Unplaced) as error:
+            except (Problem, KeyGone, ScheduleBreach, Unavailable, Unplaced, Unwritten) as error:
                 # Nothing is raised through the log: its transaction ends as for any refusal.
                 failed.append(error)
                 return Rejected("invalid", str(error))

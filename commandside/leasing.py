@@ -74,21 +74,23 @@ class Leasing:
 
     def _take(self, stripe: Stripe, most: int, tick: Tick) -> list[Entry]:
         """Take what may be leased; while a host is shut, jobs are known before they are leased."""
-        bulkhead = self._flights.bulkhead
+        flights, bulkhead = self._flights, self._flights.bulkhead
         looked_at = bulkhead.looked_at()
         if looked_at is None:
-            return [e for e in stripe.take_ready(most) if self._is_wanted(e)]
+            taken = [e for e in stripe.take_ready(most) if self._is_wanted(e)]
+            return flights.readable(stripe, taken, tick.at) if flights.bodies.held else taken
         entries: list[Entry] = []
-        for entry in stripe.take_ready(BATCH_MAX):
-            if not self._is_wanted(entry):
-                continue
+        taken = [e for e in stripe.take_ready(BATCH_MAX) if self._is_wanted(e)]
+        if flights.bodies.held:
+            taken = flights.readable(stripe, taken, tick.at)
+        for entry in taken:
             if entry[3] < looked_at:
                 entries.append(entry)
                 continue
             known = bulkhead.origin_of(entry[2])
             if known is None:
                 stripe.undecided.append(Undecided(entry))
-            elif not self._flights.is_held(stripe, entry, known, tick.at):
+            elif not flights.is_held(stripe, entry, known, tick.at):
                 entries.append(entry)
         stripe.ready.extendleft(reversed(entries[most:]))
         return entries[:most]

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from commandside.when import KINDS, RECURRING, SPAN
-from domain.callback import NAMES
 
 PAYLOADS: Final = {
     "payload": "application/json",
@@ -49,30 +48,22 @@ def over(base: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     backoff = retry.get("backoff") if isinstance(retry, dict) else None
     if backoff is not None and backoff != base["retry"]["backoff"]:
         base = {**base, "retry": _without(base["retry"], ("delays_s", "base_s", "max_s"))}
-    for member in ("target", *NAMES):
-        base = _retargeted(base, patch, member)
-    return _merged(_without(base, gone), patch, "payload")
-
-
-def _retargeted(base: dict[str, Any], patch: Mapping[str, Any], member: str) -> dict[str, Any]:
-    """Return `base` without what a patch of one of its targets makes void."""
-    target, old = patch.get(member), base.get(member)
-    if not isinstance(target, dict) or not isinstance(old, dict):
-        return base
-    if target.get("kind", "") not in ("", old["kind"]):
+    target = patch.get("target")
+    if isinstance(target, dict) and target.get("kind", "") not in ("", base["target"]["kind"]):
         # What was said of a target of another kind says nothing of this one.
-        return {**base, member: {}}
-    headers = target.get("headers")
-    if not isinstance(headers, dict):
-        return base
-    # Names of headers have no case: another spelling takes the place of the one before.
-    low = {name.lower() for name in headers}
-    kept = {
-        name: value
-        for name, value in old["headers"].items()
-        if name in headers or name.lower() not in low
-    }
-    return {**base, member: {**old, "headers": kept}}
+        base = {**base, "target": {}}
+        target = None
+    headers = target.get("headers") if isinstance(target, dict) else None
+    if isinstance(headers, dict):
+        # Names of headers have no case: another spelling takes the place of the one before.
+        low = {name.lower() for name in headers}
+        kept = {
+            name: value
+            for name, value in base["target"]["headers"].items()
+            if name in headers or name.lower() not in low
+        }
+        base = {**base, "target": {**base["target"], "headers": kept}}
+    return _merged(_without(base, gone), patch, "payload")
 
 
 def removes_payload(patch: Mapping[str, Any]) -> bool:

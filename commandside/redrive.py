@@ -22,7 +22,7 @@ from domain.instant import rfc3339
 from domain.job import state as s
 from domain.job.command import By, Outcome
 from domain.job.events import RedriveRequested
-from domain.job.redrive import TELLING, TELLING_MAX, Dead, Redriven, redrive, tell
+from domain.job.redrive import KEPT_MS, TELLING, TELLING_MAX, Dead, Redriven, redrive, tell
 from domain.opaque import Seal, position_token
 from domain.problem import Problem
 from domain.run.state import OpenRun
@@ -155,12 +155,17 @@ class Redrives:
         *,
         now: Callable[[], int],
         positions: Seal,
+        kept_ms: int = KEPT_MS,
     ) -> None:
-        """`letters`: None in a process that answers no lists. `now`: ms of the database clock."""
+        """`letters`: None in a process that answers no lists. `now`: ms of the database clock.
+
+        `kept_ms`: for so long after its end a dead run can be redriven.
+        """
         self._log = log
         self._letters = letters
         self._now = now
         self._positions = positions
+        self._kept_ms = kept_ms
 
     async def one(self, asked: OneAsked) -> RedriveReply:
         """Redrive one run."""
@@ -261,7 +266,8 @@ class Redrives:
         if asked.dry_run:
             known = await self._look(job_id, dead)
             by = By(self._now(), caller.kid, asked.reason)
-            outcome = _decide(known, caller.tenant_id, by, known.standing.job, known.standing.runs)
+            standing = known.standing
+            outcome = self._decide(known, caller.tenant_id, by, standing.job, standing.runs)
             if isinstance(outcome, Rejected):
                 raise Problem(outcome.code, outcome.detail)
             assert isinstance(outcome, Decision)
@@ -296,7 +302,7 @@ class Redrives:
                 at: int,
                 known: _Known = known,
             ) -> Outcome:
-                return _decide(
+                return self._decide(
                     known, tenant_id, msgspec.structs.replace(by, at=at), job, runs, pace
                 )
 
@@ -308,6 +314,32 @@ class Redrives:
             assert isinstance(event, RedriveRequested)
             return accepted, event
         raise Unavailable("the job changes faster than its dead letters can be read")
+
+    def _decide(  # noqa: PLR0913 - a verb, and what is known
+        self,
+        known: _Known,
+        tenant_id: bytes,
+        by: By,
+        job: s.JobState | None,
+        runs: tuple[OpenRun, ...],
+        pace: tuple[int, int] = (0, 0),
+    ) -> Outcome:
+        """Decide on a job that has the version it had; else the refusal MOVED."""
+        if job is None or job.facts.tenant_id != tenant_id:
+            return Rejected("absent", "there is no such job")
+        if job.facts.version != known.standing.job.facts.version:
+            return Rejected(MOVED, "the job has moved since its dead letters were read")
+        per_second, ahead = pace
+        return redrive(
+            job,
+            runs,
+            known.dead,
+            known.redriven,
+            by,
+            per_second=per_second,
+            ahead=ahead,
+            kept_ms=self._kept_ms,
+        )
 
     async def _dead(self, run_id: bytes) -> Dead | None:
         return tell(run_id, await self._log.told(run_id, TELLING, TELLING_MAX))
@@ -325,12 +357,13 @@ class Redrives:
         if self._letters is None:
             raise Problem("no_route", _NO_LISTS)
         scan, seen, fresh = _Scan(), 0, 0
+        wanted = asked.wanted.ended_since(self._now() - self._kept_ms)
         place = DeadPlace(-1, b"\0" * 16)
         while seen < SCANNED_MAX:
             page = await asyncio.to_thread(
                 self._letters.dead_rows,
                 asked.caller.tenant_id,
-                asked.wanted,
+                wanted,
                 place,
                 PAGE,
                 newer=True,
@@ -352,23 +385,6 @@ class Redrives:
             place = DeadPlace(rows[-1].ended_at, rows[-1].run_id)
         scan.more = True
         return scan
-
-
-def _decide(  # noqa: PLR0913 - a verb, and what is known
-    known: _Known,
-    tenant_id: bytes,
-    by: By,
-    job: s.JobState | None,
-    runs: tuple[OpenRun, ...],
-    pace: tuple[int, int] = (0, 0),
-) -> Outcome:
-    """Decide on a job that has the version it had; else the refusal MOVED."""
-    if job is None or job.facts.tenant_id != tenant_id:
-        return Rejected("absent", "there is no such job")
-    if job.facts.version != known.standing.job.facts.version:
-        return Rejected(MOVED, "the job has moved since its dead letters were read")
-    per_second, ahead = pace
-    return redrive(job, runs, known.dead, known.redriven, by, per_second=per_second, ahead=ahead)
 
 
 def _command(caller: Caller, key: str, body: bytes) -> Command | None:

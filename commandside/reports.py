@@ -7,6 +7,7 @@ from domain import chain
 from domain.envelope import Decision
 from domain.job import state as js
 from domain.job.ending import report_among
+from domain.payload import ALTERED, MISSING, UNAVAILABLE
 from domain.retry import classify, retry_after_ms
 from domain.run import events as re
 from domain.run import state as rs
@@ -17,6 +18,12 @@ KEY_GONE = Answer(0, 0, "key_gone", False, 0)
 """Stands for an attempt that could not be built: the tenant's key has been destroyed."""
 SECRET_MISSING = Answer(0, 0, "secret_missing", False, 0)
 """Stands for one whose target names a secret that is not there: retried, as it may be set again."""
+WITHOUT_BODY: Final = {
+    reason: Answer(0, 0, reason, False, 0) for reason in (MISSING, ALTERED, UNAVAILABLE)
+}
+"""Stand for attempts whose body is an object of the store that could not be had."""
+_DEAD: Final = DEAD_ERRORS | {KEY_GONE.error, MISSING, ALTERED}
+"""What no later attempt could mend."""
 COMPLETION: Final = "tocsin-completion"
 ASYNC: Final = "async"
 
@@ -25,7 +32,9 @@ def result_of(answer: Answer, job: js.JobState, sent_at: int, at: int) -> Result
     """Return the attempt's result under the job's policy as it is now."""
     if answer.error == "send_deadline":
         return ABANDONED
-    if answer.error in DEAD_ERRORS or answer is KEY_GONE:
+    if answer.error == UNAVAILABLE:
+        return Result(re.ABANDONED, error=UNAVAILABLE)
+    if answer.error in _DEAD:
         return Result(
             re.FAILED, "dead", error=answer.error, elapsed_us=answer.elapsed_us, sent_at=sent_at
         )

@@ -51,6 +51,8 @@ text format; `tocsin up` shows those of all its processes at one address. Every 
 
 Worth an alert: `tocsin_broken_chains`, `tocsin_projection_parked_streams` or `tocsin_alarms_total`
 above zero, `tocsin_oldest_overdue_ms` above 60,000, and a `/readyz` that is not 200 for a minute.
+Dead letters, once a window however many they are: `increase(tocsin_dead_letters_total[15m]) > 0`;
+whose they are says `GET /v1/dead-letters`, with the tenant's key.
 """
 KINDS = {
     "counter": "Counters",

@@ -63,13 +63,17 @@ class Command(msgspec.Struct, frozen=True, gc=False):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """One atomic change of one job; refused while the database clock is < `not_before` (ms)."""
+    """One atomic change of one job; refused while the database clock is < `not_before` (ms).
+
+    With `not_after` it is never committed later, by the same clock; only command logs take those.
+    """
 
     job_id: bytes
     guards: tuple[Guard, ...]
     slices: tuple[Slice, ...]
     command: Command | None = None
     not_before: int = 0
+    not_after: int = 0
 
 
 class Rejected(msgspec.Struct, frozen=True):

@@ -36,6 +36,7 @@ TABLE: Final[dict[str, Kind]] = {
     "open_runs": Kind(409, "The state does not allow it"),
     "not_dead": Kind(409, "The state does not allow it"),
     "redriven": Kind(409, "The state does not allow it"),
+    "aged_out": Kind(409, "The state does not allow it"),
     "earlier_life": Kind(409, "The state does not allow it"),
     "too_many_edits": Kind(409, "The state does not allow it"),
     "in_use": Kind(409, "It is in use"),

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final, assert_never
+from unicodedata import category, normalize
 
 import msgspec
 
@@ -36,6 +37,8 @@ _AUTHORITY = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]*)(?::(?P<port>.*))?")
 _PORT = re.compile(r"[0-9]{1,5}")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _QUAD = re.compile(r"(?:(?:0|[1-9][0-9]{0,2})\.){3}(?:0|[1-9][0-9]{0,2})")
+_IDNA_KINDS = frozenset({"Ll", "Lm", "Lo", "Mc", "Mn", "Nd"})
+_IDNA_OTHERS = frozenset("-\u00b7\u0375\u05f3\u05f4\u200c\u200d\u30fb\u3007")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _SECRET_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
@@ -80,11 +83,16 @@ class AddressRules(msgspec.Struct, frozen=True):
     `allowed` opens ranges (and every port in them) that are closed by default; `extra_ports` opens
     ports from 1024 upwards on public addresses. `closed_ports` are closed on every other address,
     whatever is opened: those of our own engines, which ask nobody on loopback for a password.
+    `hosts` are names (or `*.` and what they end in) that may lead into private networks, at every
+    port; never to loopback, link-local or metadata addresses, which only a range opens. `denied`
+    ranges are closed whatever is opened: public addresses of the installation's own, for instance.
     """
 
     allowed: tuple[Range, ...] = ()
     extra_ports: tuple[int, ...] = ()
     closed_ports: tuple[int, ...] = ()
+    hosts: tuple[str, ...] = ()
+    denied: tuple[Range, ...] = ()
 
 
 class Header(msgspec.Struct, frozen=True, array_like=True):
@@ -188,18 +196,27 @@ def parse_range(text: str) -> Range | Refused:
 
 
 def address_rules(
-    allowed: Iterable[str] = (), extra_ports: Iterable[int] = (), closed_ports: Iterable[int] = ()
+    allowed: Iterable[str] = (),
+    extra_ports: Iterable[int] = (),
+    closed_ports: Iterable[int] = (),
+    hosts: Iterable[str] = (),
+    denied: Iterable[str] = (),
 ) -> AddressRules:
-    """Make rules of CIDR texts that were checked before; a wrong one is a bug of the caller."""
-    ranges = [parse_range(text) for text in allowed]
-    wrong = [item.detail for item in ranges if isinstance(item, Refused)]
-    assert not wrong, wrong
-    opened = tuple(item for item in ranges if isinstance(item, Range))
-    return AddressRules(opened, tuple(extra_ports), tuple(closed_ports))
+    """Make rules of texts that were checked before; a wrong one is a bug of the caller."""
+    return AddressRules(
+        _blocks(*allowed),
+        tuple(extra_ports),
+        tuple(closed_ports),
+        tuple(hosts),
+        _blocks(*denied),
+    )
 
 
 def _blocks(*texts: str) -> tuple[Range, ...]:
-    return address_rules(texts).allowed
+    ranges = [parse_range(text) for text in texts]
+    wrong = [item.detail for item in ranges if isinstance(item, Refused)]
+    assert not wrong, wrong
+    return tuple(item for item in ranges if isinstance(item, Range))
 
 
 _CLOSED_V4: Final = _blocks(
@@ -222,6 +239,11 @@ _CLOSED_V4: Final = _blocks(
 )
 _OPEN_V6: Final = _blocks("2000::/3")
 _CLOSED_V6: Final = _blocks("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
+_PRIVATE: Final = _blocks(
+    "10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"
+)
+# Where clouds keep credentials of the machine, among the private ones.
+_METADATA: Final = _blocks("100.100.100.200/32", "fd00:ec2::/32", "fd20:ce::/32")
 
 
 def _within(address: Address, ranges: tuple[Range, ...]) -> bool:
@@ -239,10 +261,26 @@ def _port_open(port: int, rules: AddressRules) -> bool:
     return port in OPEN_PORTS or (port >= UNPRIVILEGED_PORT and port in rules.extra_ports)
 
 
-def address_allowed(ip: str | bytes, port: int, rules: AddressRules) -> bool:
+def is_open_host(host: str, rules: AddressRules) -> bool:
+    """Say whether a name, in lower case, may lead into private networks."""
+    return any(
+        host == name or (name.startswith("*.") and host.endswith(name[1:])) for name in rules.hosts
+    )
+
+
+def is_host_rule(text: str) -> bool:
+    """Say whether a text can be one of the rules' `hosts`."""
+    labels = text.removeprefix("*.").split(".")
+    return not labels[-1][:1].isdigit() and all(map(_LABEL.fullmatch, labels))
+
+
+def address_allowed(
+    ip: str | bytes, port: int, rules: AddressRules, *, open_host: bool = False
+) -> bool:
     """Say whether an attempt may connect to `ip` (canonical text, or packed bytes) and `port`.
 
-    Anything that is not an address, and any IPv6 scope, is not allowed.
+    Anything that is not an address, and any IPv6 scope, is not allowed. `open_host`: by a name
+    that may lead into private networks.
     """
     if port not in _PORTS:
         return False
@@ -254,12 +292,16 @@ def address_allowed(ip: str | bytes, port: int, rules: AddressRules) -> bool:
         return False
     if port in rules.closed_ports and not _public(address):
         return False
+    if _within(address, rules.denied):
+        return False
     if _within(address, rules.allowed):
         return True
+    if open_host and _within(address, _PRIVATE):
+        return not _within(address, _METADATA)
     return _public(address) and _port_open(port, rules)
 
 
-def _parse_host(text: str) -> str | Address:
+def _parse_host(text: str, rules: AddressRules) -> str | Address:
     """Return a literal address or a lower-case name; raise ValueError with the reason."""
     if text.startswith("["):
         if "%" in text:
@@ -274,12 +316,12 @@ def _parse_host(text: str) -> str | Address:
         return ipaddress.IPv4Address(name)
     if not labels[-1]:
         raise ValueError("the host is empty or ends in a dot")
-    if len(labels) == 1:
+    if len(labels) == 1 and not is_open_host(name, rules):
         raise ValueError("a host of a single label is not a public name")
     if len(name) > HOST_LENGTH_MAX or not all(_LABEL.fullmatch(label) for label in labels):
         raise ValueError("the host must be a DNS name of letters, digits, hyphens (IDNA A-labels)")
     if not all(_decodes(label) for label in labels if label.startswith("xn--")):
-        raise ValueError("an xn-- label of the host does not decode")
+        raise ValueError("an xn-- label of the host is not one of IDNA 2008")
     return name
 
 
@@ -287,7 +329,11 @@ def _decodes(a_label: str) -> bool:
     coded = a_label.removeprefix("xn--")
     try:
         decoded = coded.encode().decode("punycode")
-        return not decoded.isascii() and decoded.encode("punycode").decode() == coded
+        if decoded.isascii() or decoded.encode("punycode").decode() != coded:
+            return False
+        # IDNA 2008 has letters, marks and digits that are their own normal form, and few others.
+        kinds = (char in _IDNA_OTHERS or category(char) in _IDNA_KINDS for char in decoded)
+        return normalize("NFKC", decoded) == decoded and all(kinds)
     except (ValueError, OverflowError):
         return False
 
@@ -320,7 +366,7 @@ def _place(scheme: str, authority: str, rules: AddressRules) -> tuple[str, int]:
     if not _PORT.fullmatch(port_text) or int(port_text) not in _PORTS:
         raise ValueError("the port must be a number from 1 to 65535")
     port = int(port_text)
-    host = _parse_host(parts["host"])
+    host = _parse_host(parts["host"], rules)
     _judge(host, port, rules)
     return str(host), port
 
@@ -328,7 +374,8 @@ def _place(scheme: str, authority: str, rules: AddressRules) -> tuple[str, int]:
 def _judge(host: str | Address, port: int, rules: AddressRules) -> None:
     if isinstance(host, str):
         # A name may resolve into a range that the operator opened, which lifts the rule on ports.
-        if not rules.allowed and not _port_open(port, rules):
+        lifted = rules.allowed or is_open_host(host, rules)
+        if not lifted and not _port_open(port, rules):
             raise ValueError(f"port {port} is not open to targets")
     elif not address_allowed(host.packed, port, rules):
         if _public(host):

@@ -20,13 +20,17 @@ from confluent_kafka.admin import AdminClient
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from commandside.payload_port import StoreAway
 from commandside.ports import Unavailable
 from domain.queue_target import EVERYONE
+from domain.target import OPEN_PORTS
 from infra import clock, settings
 from infra.clickhouse.connection import Connection
 from infra.embedded.errors import EngineError
 from infra.kafka.options import KafkaOptions, client_config
 from infra.listening import free_port
+from infra.objects.check import machines_at, try_out
+from infra.objects.store import folder_of
 from infra.ops import READYZ_TIMEOUT_S, ask_readiness
 from infra.postgres import migrate
 from infra.postgres.connection import connect
@@ -106,6 +110,7 @@ def findings(told: Settings) -> Iterator[Finding]:
         yield from _guarded("kafka", lambda: _kafka(told))
     if told.clickhouse.url:
         yield from _guarded("clickhouse", lambda: _clickhouse(told))
+    yield from _guarded("payloads", lambda: _payloads(told))
     yield from _guarded("targets", lambda: _targets(told, runs=found is not None))
 
 
@@ -321,6 +326,43 @@ def _clickhouse(told: Settings) -> Iterator[Finding]:
         link.close()
 
 
+_OPEN: Final = ", ".join(map(str, sorted(OPEN_PORTS)))
+
+
+def _payloads(told: Settings) -> Iterator[Finding]:
+    """Whether large payloads can be written, read and deleted, and by every machine."""
+    url = told.payload_store
+    folder = folder_of(url)
+    if folder is not None and not folder.exists():
+        yield Finding(OK, "payloads", f"{folder} does not exist yet; the first large one makes it")
+    else:
+        try:
+            tried = try_out(url, told.payloads.endpoint)
+        except StoreAway as error:
+            yield Finding(
+                WRONG, "payloads", str(error),
+                "correct payloads.store, or its credentials and rights; small payloads are taken,"
+                " and what is due with a large one waits",
+            )  # fmt: skip
+            return
+        how = OK if tried else WRONG
+        text = "written, read and deleted" if tried else "what is read is not what was written"
+        yield Finding(how, "payloads", f"{url}: {text}", "" if tried else "use another store")
+    if folder is None or not told.postgres.url:
+        return
+    machines = machines_at(told.postgres.url)
+    if machines > 1:
+        yield Finding(
+            WRONG, "payloads", f"{machines} machines use this Postgres, and {folder} may be of one",
+            "set payloads.store to a bucket, or to a folder that all of them share",
+        )  # fmt: skip
+    elif not told.payloads.store and running.find(told.data_dir) is None:
+        yield Finding(
+            NOTE, "payloads", f"{folder} is a folder of this machine",
+            "where roles run on several, set payloads.store to a bucket or a shared folder",
+        )  # fmt: skip
+
+
 def _targets(told: Settings, *, runs: bool) -> Iterator[Finding]:
     allowed = ", ".join(told.targets.allow)
     more = "; `up` may allow more, by --allow-target and for its demo" if runs else ""
@@ -330,6 +372,18 @@ def _targets(told: Settings, *, runs: bool) -> Iterator[Finding]:
         )
     else:
         yield Finding(OK, "targets", f"private and loopback addresses are refused{more}")
+    if told.targets.hosts:
+        hosts = ", ".join(told.targets.hosts)
+        yield Finding(NOTE, "targets", f"names that may lead into private networks: {hosts}")
+    if told.targets.deny:
+        denied = ", ".join(told.targets.deny)
+        yield Finding(OK, "targets", f"addresses that nobody may call: {denied}")
+    if told.targets.ports:
+        ports = ", ".join(map(str, told.targets.ports))
+        yield Finding(NOTE, "targets", f"ports of public addresses open beside {_OPEN}: {ports}")
+    if told.targets.closed_ports:
+        ports = ", ".join(map(str, told.targets.closed_ports))
+        yield Finding(OK, "targets", f"ports closed on addresses that are not public: {ports}")
     for kind, name, one in load_connections(told).all():
         users = "every tenant" if EVERYONE in one.tenants else f"{len(one.tenants)} tenant(s)"
         names = ", ".join(one.prefixes)

@@ -10,18 +10,20 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args, get_type_hints
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
 from domain.refusal import Refused
-from domain.target import parse_range
+from domain.target import is_host_rule, parse_range
 from infra.faults import fault_point
 
 PREFIX: Final = "TOCSIN_"
 FILE_VARIABLE: Final = "TOCSIN_CONFIG"
 FILE_NAME: Final = "tocsin.toml"
 LIST_SEPARATOR: Final = ","
+STORE_SCHEMES: Final = ("file", "s3", "gs", "az", "abfs", "abfss")
 
 TARGET_PORT_MIN: Final = 1_024
 TARGET_PORT_MAX: Final = 65_535
@@ -149,6 +151,14 @@ class Dispatch(_Section, frozen=True):
         return 4 * self.concurrency
 
 
+class DeadLetters(_Section, frozen=True):
+    """Runs that ended dead."""
+
+    kept_days: Annotated[
+        int, Meta(ge=1, le=3_650, description="listed, and can be redriven, for so long; days")
+    ] = 30
+
+
 class Targets(_Section, frozen=True):
     """Where fires may go. Private and loopback addresses are refused unless allowed here."""
 
@@ -163,10 +173,36 @@ class Targets(_Section, frozen=True):
         tuple[int, ...],
         Meta(description="ports never called on addresses that are not public; `up` adds its own"),
     ] = ()
+    hosts: Annotated[
+        tuple[str, ...],
+        Meta(description="names that may lead into private networks: billing.corp, *.svc.corp"),
+    ] = ()
+    deny: Annotated[
+        tuple[str, ...],
+        Meta(description="address ranges never called: your own public ones, 203.0.113.0/28"),
+    ] = ()
     connections_file: Annotated[
         str,
         Meta(description="file of the connections to brokers, see docs/targets.md; empty: none"),
     ] = ""
+
+
+class Payloads(_Section, frozen=True):
+    """Where payloads are that are too large for the log."""
+
+    store: Annotated[
+        str,
+        Meta(
+            description="file:///folder, s3://bucket/prefix, gs://, az:// or abfss://; "
+            "empty: `payloads` in data.dir, for one machine"
+        ),
+    ] = ""
+    endpoint: Annotated[
+        str, Meta(description="http(s):// address of a service that speaks S3; empty: Amazon's")
+    ] = ""
+    inline_max_bytes: Annotated[
+        int, Meta(ge=0, le=1_048_576, description="larger payloads go to the store, bytes")
+    ] = 16_384
 
 
 class Keys(_Section, frozen=True):
@@ -201,7 +237,9 @@ class Settings(_Section, frozen=True):
     log: Log = Log()
     schedules: Schedules = Schedules()
     dispatch: Dispatch = Dispatch()
+    dead_letters: DeadLetters = DeadLetters()
     targets: Targets = Targets()
+    payloads: Payloads = Payloads()
     keys: Keys = Keys()
     up: Up = Up()
     fault: Fault = Fault()
@@ -217,6 +255,11 @@ class Settings(_Section, frozen=True):
         return (
             Path(self.keys.master_file) if self.keys.master_file else self.data_dir / "master.key"
         )
+
+    @property
+    def payload_store(self) -> str:
+        """The URL of the store of large payloads."""
+        return self.payloads.store or (self.data_dir.absolute() / "payloads").as_uri()
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -360,20 +403,40 @@ def _converted(raw: dict[str, dict[str, Any]], origins: dict[tuple[str, str], st
 
 def _refused(settings: Settings) -> Iterator[tuple[str, str, str]]:
     """Yield section, name and reason of what no type can say."""
-    for text in settings.targets.allow:
-        found = parse_range(text)
-        if isinstance(found, Refused):
-            yield "targets", "allow", found.detail
+    for name, ranges in (("allow", settings.targets.allow), ("deny", settings.targets.deny)):
+        for text in ranges:
+            found = parse_range(text)
+            if isinstance(found, Refused):
+                yield "targets", name, found.detail
     for port in settings.targets.ports:
         if not TARGET_PORT_MIN <= port <= TARGET_PORT_MAX:
             yield "targets", "ports", f"{port}: from {TARGET_PORT_MIN} to {TARGET_PORT_MAX}"
     for port in settings.targets.closed_ports:
         if not 1 <= port <= TARGET_PORT_MAX:
             yield "targets", "closed_ports", f"{port}: from 1 to {TARGET_PORT_MAX}"
+    for text in settings.targets.hosts:
+        if not is_host_rule(text):
+            detail = f"{text!r}: a name in lower case, or '*.' and what names end in"
+            yield "targets", "hosts", detail
+    yield from _refused_store(settings.payloads)
     try:
         fault_point(settings.fault.point)
     except ValueError as error:
         yield "fault", "point", str(error)
+
+
+def _refused_store(payloads: Payloads) -> Iterator[tuple[str, str, str]]:
+    store = urlsplit(payloads.store)
+    if payloads.store and store.scheme not in STORE_SCHEMES:
+        yield "payloads", "store", f"a URL that begins with one of {', '.join(STORE_SCHEMES)}://"
+    elif store.scheme == "file" and (store.netloc or not store.path.startswith("/")):
+        yield "payloads", "store", "a folder is file:/// and its absolute path"
+    elif store.scheme not in ("", "file") and not store.netloc:
+        yield "payloads", "store", f"{store.scheme}:// is followed by the name of a bucket"
+    if payloads.endpoint and store.scheme != "s3":
+        yield "payloads", "endpoint", "only with a payloads.store that begins with s3://"
+    elif payloads.endpoint and urlsplit(payloads.endpoint).scheme not in ("http", "https"):
+        yield "payloads", "endpoint", "an address that begins with http:// or https://"
 
 
 def _kind(hint: object) -> str:

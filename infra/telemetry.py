@@ -76,6 +76,9 @@ TABLE: Final[tuple[Name, ...]] = (
         breakers_opened="breakers of target hosts that have opened: nothing is called for a while",
         retries_put_off="retries put off because their host fails too often for so many",
         entries_set_aside="entries kept from their lease because their host has no place for them",
+        payloads_read="large payloads read from the store",
+        payloads_not_read="reads of large payloads that failed, or found another one or none",
+        attempts_without_body="attempts not sent because their payload could not be had",
         entries_claimed="due runs read from the log because the broker was silent",
         entries_dropped="entries taken from the queue that were not worth holding",
         leases_granted="runs leased",
@@ -148,18 +151,13 @@ TABLE: Final[tuple[Name, ...]] = (
     ),
     # Projections.
     *_of(
+        "counter",
+        dead_letters="runs that ended dead; counted again where the run history is read anew",
+    ),
+    *_of(
         "view",
         projection_lag_ms="age of the newest event that the view has not seen, ms; 0 at the head",
         projection_parked_streams="streams that the view cannot read on; above zero needs a person",
-    ),
-    *_of(
-        "counter",
-        callbacks_defined="jobs defined that tell how an occurrence ended",
-        callbacks_erased="ends told to nobody because their tenant's key is destroyed",
-    ),
-    *_of(
-        "alarm",
-        callbacks_differ="a job has the id of a callback and is another; it was left as it is",
     ),
     # The process itself.
     *_of(

@@ -4,9 +4,10 @@ What every request goes through is here, once: a request id on every answer, the
 scope, parameters that do not exist, media types, and every error as problem details (RFC 9457).
 """
 
+import asyncio
 import sys
 import traceback
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -19,7 +20,6 @@ from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 import commandside.api.calendar_routes
-import commandside.api.callback_routes
 import commandside.api.completion_routes
 import commandside.api.redrive_routes
 import commandside.api.routes
@@ -28,8 +28,7 @@ from commandside.api.completion_routes import BY_RUN
 from commandside.api.secret_routes import secret_handlers
 from commandside.calendar_port import Calendars
 from commandside.calendars import TenantCalendars
-from commandside.callback_port import CallbackDefaults
-from commandside.callbacks import TenantCallbacks
+from commandside.collector import Collector
 from commandside.command_port import CommandLog, Keys
 from commandside.completions import Completions
 from commandside.definition import Bounds, Definitions
@@ -37,12 +36,22 @@ from commandside.demand import Demand
 from commandside.jobs import Jobs
 from commandside.keys import KeyRing
 from commandside.load import Loads
+from commandside.payload_port import (
+    INLINE_BYTES_MAX,
+    PayloadList,
+    PayloadObject,
+    PayloadStore,
+    StoreAway,
+)
+from commandside.payloads import Payloads
 from commandside.ports import KeyGone, NewId, Resting, Vault
 from commandside.preview import Previews
 from commandside.redrive import Redrives
 from commandside.secret_keeper import SecretKeeper
 from commandside.secret_port import SecretStore
+from domain.job.redrive import KEPT_MS
 from domain.opaque import COMPLETION, POSITION, Seal
+from domain.payload import UNAVAILABLE, PayloadRef, judged
 from domain.ports import Unavailable
 from domain.problem import PARAMETER, Problem, invalid
 from domain.refusal import Refused
@@ -73,7 +82,8 @@ class WebPorts(msgspec.Struct, frozen=True):
     """What the public listener needs.
 
     `secret`: the installation's, of which pepper and seals are derived. `views`: None in a process
-    that answers no lists. `now`: ms of the database clock as estimated.
+    that answers no lists. `now`: ms of the database clock as estimated. `dead_kept_ms`: for so long
+    after its end a dead run can be redriven.
     """
 
     log: CommandLog
@@ -86,8 +96,11 @@ class WebPorts(msgspec.Struct, frozen=True):
     now: Callable[[], int]
     new_id: NewId
     calendars: Calendars
-    callbacks: CallbackDefaults
+    objects: PayloadStore
+    written: PayloadList
     bounds: Bounds = Bounds()
+    dead_kept_ms: int = KEPT_MS
+    inline_bytes_max: int = INLINE_BYTES_MAX
 
 
 Hook = Callable[[], Coroutine[Any, Any, None]]
@@ -108,11 +121,14 @@ def build_app(
         ports.log,
         ports.views if query else None,
         _revealer(ports.vault),
+        _fetcher(ports.objects),
         now=ports.now,
         cursors=Seal(ports.secret, CURSOR),
         positions=positions,
+        kept_ms=ports.dead_kept_ms,
     )
     routes.append(queryside.api.routes.job_handler(queries))
+    routes.append(queryside.api.routes.run_handler(queries))
     if query:
         routes += queryside.api.routes.handlers(queries)
     if command:
@@ -125,6 +141,7 @@ def build_app(
             secrets,
             definitions,
             calendars,
+            Payloads(ports.objects, ports.written, inline_max=ports.inline_bytes_max),
             now=ports.now,
             new_id=ports.new_id,
             positions=positions,
@@ -136,13 +153,12 @@ def build_app(
         routes += commandside.api.routes.handlers(jobs, previews, _report)
         routes += secret_handlers(secrets)
         routes += commandside.api.calendar_routes.handlers(calendars)
-        callbacks = TenantCallbacks(ports.callbacks, ports.vault, secrets, ports.bounds)
-        routes += commandside.api.callback_routes.handlers(callbacks)
         redrives = Redrives(
             ports.log,
-            ports.views.history if ports.views else None,
+            ports.views.letters if ports.views else None,
             now=ports.now,
             positions=positions,
+            kept_ms=ports.dead_kept_ms,
         )
         routes += commandside.api.redrive_routes.handlers(redrives)
         completions = Completions(ports.log, Seal(ports.secret, COMPLETION))
@@ -172,6 +188,17 @@ def build_app(
 def tenant_calendars(ports: WebPorts) -> TenantCalendars:
     """Return what clients do with calendars."""
     return TenantCalendars(ports.calendars, ports.log, read_ics, ports.now)
+
+
+def collector(ports: WebPorts) -> Collector:
+    """Return what deletes large payloads."""
+    return Collector(
+        ports.log,
+        ports.objects,
+        ports.written,
+        now=ports.now,
+        redrivable_ms=ports.dead_kept_ms,
+    )
 
 
 class _Door:
@@ -236,6 +263,18 @@ def _revealer(vault: Vault) -> Callable[[bytes, bytes, bytes], bytes | None]:
     return reveal
 
 
+def _fetcher(store: PayloadStore) -> Callable[[bytes, bytes, PayloadRef], Awaitable[bytes | str]]:
+    async def fetch(tenant_id: bytes, job_id: bytes, ref: PayloadRef) -> bytes | str:
+        wanted = (PayloadObject(tenant_id, job_id, ref),)
+        try:
+            (found,) = await asyncio.to_thread(store.get, wanted)
+        except StoreAway:
+            return UNAVAILABLE
+        return judged(ref, found)
+
+    return fetch
+
+
 def _problem(request: Request[Any, Any, State], error: Exception) -> Response[bytes]:
     """Answer any error as problem details."""
     problem = _as_problem(error)
@@ -253,7 +292,7 @@ def _said(problem: Problem, scope: Scope) -> bytes:
 def _as_problem(error: Exception) -> Problem:
     if isinstance(error, Problem):
         return error
-    if isinstance(error, Resting):
+    if isinstance(error, Resting | StoreAway):
         return Problem("unavailable", str(error))
     if isinstance(error, Unavailable):
         return Problem("unavailable", "an engine cannot be reached; try again")

@@ -26,6 +26,8 @@ _SETTLES = (
 )
 """Events of a job that can carry verdicts: a command settled the slots before it."""
 _Settling = e.Scheduled | _SETTLES
+TELLING = (e.Scheduled, e.Fired, e.Completed, e.Withdrawn, e.Skipped, e.Cancelled)
+"""Events of a run that rows are made of."""
 _WAITING = {e.RETRY: "waiting", e.WITHDRAWN: "withdrawn"}
 
 

@@ -6,11 +6,12 @@ them, so a crash repeats a batch and never skips one; views bear repetition.
 """
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final, Protocol
 
 from domain.ports import Unavailable
+from domain.run.events import DEAD
 from projections.job_board import VIEW as BOARD
 from projections.job_board import changes
 from projections.ports import (
@@ -48,8 +49,18 @@ class _Now(Protocol):
 class HistoryView:
     """Run history: rows first, positions after; a repeated insert collapses."""
 
-    def __init__(self, store: HistoryStore, positions: Positions, name: str = HISTORY) -> None:
-        """Keep positions under `name`, so that a rebuild can stand beside the live one."""
+    def __init__(
+        self,
+        store: HistoryStore,
+        positions: Positions,
+        name: str = HISTORY,
+        dead: Callable[[int], None] | None = None,
+    ) -> None:
+        """Keep positions under `name`, so that a rebuild can stand beside the live one.
+
+        `dead` is told how many runs of a batch ended dead, once they are kept.
+        """
+        self._dead = dead
         self.name = name
         self._store = store
         self._positions = positions
@@ -66,6 +77,8 @@ class HistoryView:
         if attempts or runs:
             self._store.write(attempts, runs, _token(self.name, batch))
         self._positions.save(self.name, positions)
+        if self._dead is not None:
+            self._dead(sum(run.status == DEAD for run in runs))
 
     def begin(self) -> None:
         """Empty this copy."""

@@ -5,7 +5,7 @@ a thread. Every call takes the tenant, and another tenant's rows are as absent a
 were. Pages go by key, never by offset, and always come newest first.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 import domain.ports
 from domain.catalogue import DomainEvent
 from domain.job.state import JobState
+from domain.payload import PayloadRef
 from domain.run.events import Event as RunEvent
 from domain.run.state import OpenRun
 from projections.dead_letters import DeadFilter, DeadPlace
@@ -32,6 +33,10 @@ class Unavailable(domain.ports.Unavailable):
 
 Reveal = Callable[[bytes, bytes, bytes], bytes | None]
 """(tenant, job, ciphertext) → plain bytes, None where the tenant's key was destroyed."""
+
+
+Fetch = Callable[[bytes, bytes, PayloadRef], Awaitable[bytes | str]]
+"""(tenant, job, object) → its ciphertext, or why there is none (`domain.payload`)."""
 
 
 class Standing(Protocol):
@@ -121,6 +126,11 @@ class JobBoard(Protocol):
         Those that follow `edge`, or with `newer` those right before it; `edge` itself never.
         """
 
+    def labelled(
+        self, tenant_id: bytes, job_ids: Sequence[bytes], labels: Sequence[tuple[str, str]]
+    ) -> list[bytes]:
+        """Return those of these jobs that have all these labels."""
+
 
 class RunPlace(msgspec.Struct, frozen=True, gc=False):
     """A row's place in a history: `nominal` falling, then `run_id` falling (bytes)."""
@@ -179,6 +189,9 @@ class RunHistory(Protocol):
         newer: bool = False,
     ) -> list[RunRow]:
         """Return the same without attempts."""
+
+    def dead_jobs(self, tenant_id: bytes, wanted: DeadFilter, limit: int) -> list[bytes]:
+        """Return up to `limit` of the jobs that have dead runs of this filter."""
 
 
 class Freshness(Protocol):

@@ -11,22 +11,28 @@ from typing import Any, Final
 import msgspec
 
 from domain import ids
+from domain.catalogue import DomainEvent
 from domain.instant import LAST
 from domain.job import events as e
 from domain.job import state as s
+from domain.job.redrive import KEPT_MS
 from domain.opaque import Seal, read_position
+from domain.ports import Unavailable
 from domain.problem import PARAMETER, Problem, invalid
 from domain.refusal import Refused
 from domain.run import state as rs
-from domain.run.events import DEAD, Progressed
+from domain.run.events import DEAD, Progressed, Scheduled
 from domain.schedule.once import read_instant
 from domain.schedule.schedule import OneTime, parse_one_time
 from domain.tenant import Caller
 from projections import job_board, run_history
 from projections.dead_letters import DeadFilter, DeadPlace
+from projections.ports import Recorded
 from queryside import shown
+from queryside.dead_letters import Letters
 from queryside.pages import Cursors, Cut, Edge, cut, limit_of
 from queryside.ports import (
+    Fetch,
     Freshness,
     JobBoard,
     JobFilter,
@@ -46,6 +52,9 @@ WAIT_S: Final = 2.0
 """How long a list waits for its view; then it says so."""
 POLL_S: Final = 0.025
 EVENTS_PAGE: Final = 500
+RUN_EVENTS_MAX: Final = 500
+"""Of a run, the newest that say what became of it: three an attempt, of 100 and a few more."""
+TRIES: Final = 5
 VERSION_DIGITS: Final = 9
 STATUSES: Final = ("active", "paused", "finished", "cancelled")
 LABELS_ASKED_MAX: Final = 10
@@ -60,6 +69,11 @@ class Views(msgspec.Struct, frozen=True):
     history: RunHistory
     freshness: Freshness
 
+    @property
+    def letters(self) -> Letters:
+        """The list of dead letters."""
+        return Letters(self.history, self.board)
+
 
 class Queries:
     """Raises Problem for refusals, Unavailable when an engine cannot be reached."""
@@ -69,18 +83,25 @@ class Queries:
         truth: Truth,
         views: Views | None,
         reveal: Reveal,
+        fetch: Fetch,
         *,
         now: Callable[[], int],
         cursors: Seal,
         positions: Seal,
+        kept_ms: int = KEPT_MS,
     ) -> None:
-        """`now` is ms of the database clock as estimated; the seals make tokens."""
+        """`now` is ms of the database clock as estimated; the seals make tokens.
+
+        `kept_ms`: for so long after its end a dead run is a dead letter.
+        """
         self._truth = truth
         self._views = views
         self._reveal = reveal
+        self._fetch = fetch
         self._now = now
         self._cursors = cursors
         self._positions = positions
+        self._kept_ms = kept_ms
 
     # ------------------------------------------------------------ one job
 
@@ -93,12 +114,24 @@ class Queries:
         if wanted > standing.job.facts.version:
             raise Problem("behind", f"the job is at version {standing.job.facts.version}")
         if as_of is None:
-            return shown.job(standing.job, standing.runs, self._now(), self._reveal)
+            payload = await self._payload(standing.job)
+            return shown.job(standing.job, standing.runs, self._now(), payload)
         at = self._past(as_of)
         past = await self._as_of(standing.job.facts.job_id, at)
         if past is None:
             raise Problem("absent", "there was no such job then")
-        return shown.job(past, None, at, self._reveal)
+        return shown.job(past, None, at, await self._payload(past))
+
+    async def _payload(self, state: s.JobState) -> dict[str, Any]:
+        """Return what a job shows of its payload."""
+        facts = state.facts
+        sealed: bytes | str = facts.spec.payload
+        if facts.spec.payload_ref is not None:
+            sealed = await self._fetch(facts.tenant_id, facts.job_id, facts.spec.payload_ref)
+        if isinstance(sealed, str):
+            return {sealed: True}
+        plain = self._reveal(facts.tenant_id, facts.job_id, sealed) if sealed else b""
+        return shown.payload(facts.spec.content_type, plain)
 
     async def _standing(self, caller: Caller, job_id: str) -> Standing:
         raw = ids.parse(ids.JOB, job_id)
@@ -152,6 +185,30 @@ class Queries:
             cursors.issue(after + count, b"") if len(found) > count else None,
             cursors.issue(max(0, after - count), b"") if after else None,
         )
+
+    async def run(self, caller: Caller, run_id: str) -> shown.RunShown:
+        """Return a run with all its attempts, as its own stream tells them."""
+        raw = ids.parse(ids.RUN, run_id)
+        if raw is None:
+            raise Problem("absent", "there is no such run")
+        for _ in range(TRIES):
+            told = await self._truth.told(raw, run_history.TELLING, RUN_EVENTS_MAX)
+            planned = next((event for _, event in told if isinstance(event, Scheduled)), None)
+            if planned is None or planned.tenant_id != caller.tenant_id:
+                raise Problem("absent", "there is no such run")
+            standing = await self._truth.standing(planned.job_id)
+            runs = () if standing is None else standing.runs
+            line = _line(raw, told, runs)
+            if line is not None:
+                return await self._shown(line, runs)
+            # It has ended since its events were read.
+        raise Unavailable("the run moves faster than it can be read")
+
+    async def _shown(self, line: RunLine, runs: tuple[rs.OpenRun, ...]) -> shown.RunShown:
+        said = await self._progress(runs, {line.run.run_id})
+        item = shown.run_shown(line, said.get(line.run.run_id), self._kept_ms)
+        await self._link_redrives([line], [item])
+        return item
 
     # ------------------------------------------------------------ lists
 
@@ -222,7 +279,7 @@ class Queries:
         cursor: str | None,
         position: str | None,
     ) -> shown.DeadLetterPage:
-        """Return a page of the tenant's dead runs, the last to end first, redriven ones too."""
+        """Return a page of the dead runs still kept, the last to end first, redriven ones too."""
         views = self._lists()
         count = limit_of(limit)
         cursors = self._cursors_of(caller, b"dead", msgspec.msgpack.encode(wanted))
@@ -230,12 +287,13 @@ class Queries:
         await self._wait_for(views, run_history.VIEW, caller, position)
         place = DeadPlace(edge.number, edge.id) if edge else None
         newer = edge is not None and edge.newer
+        kept = wanted.ended_since(self._now() - self._kept_ms)
         lines = await asyncio.to_thread(
-            views.history.dead, caller.tenant_id, wanted, place, count + 1, newer=newer
+            views.letters.dead, caller.tenant_id, kept, place, count + 1, newer=newer
         )
         page = cut(lines, count, edge)
         ends = _ends(page, cursors, lambda line: (line.run.ended_at, line.run.run_id))
-        items = [shown.dead_letter(line) for line in page.lines]
+        items = [shown.dead_letter(line, self._kept_ms) for line in page.lines]
         await self._link_redrives(page.lines, items)
         return shown.DeadLetterPage(items, *ends)
 
@@ -320,7 +378,7 @@ def _check(wanted: JobFilter) -> None:
         raise invalid(wrong)
 
 
-def dead_filter(asked: Mapping[str, str]) -> DeadFilter:
+def dead_filter(asked: Mapping[str, str], labels: list[str]) -> DeadFilter:
     """Read the parameters of a list of dead letters; raises Problem."""
     wrong = []
     job_id = ids.parse(ids.JOB, asked["job_id"]) if "job_id" in asked else b""
@@ -340,7 +398,7 @@ def dead_filter(asked: Mapping[str, str]) -> DeadFilter:
         wrong.append(Refused(f"{PARAMETER}since", "not later than until"))
     if wrong:
         raise invalid(wrong)
-    return DeadFilter(job_id or b"", cause, bounds["since"], bounds["until"])
+    return DeadFilter(job_id or b"", cause, bounds["since"], bounds["until"], labels_of(labels))
 
 
 def labels_of(texts: list[str]) -> tuple[tuple[str, str], ...]:
@@ -384,6 +442,22 @@ def _merged(
         order = [place for place in order if place != (edge.number, edge.id)]
     kept = order[-limit:] if edge is not None and edge.newer else order[:limit]
     return [lines[place] for place in kept]
+
+
+def _line(
+    run_id: bytes, told: Sequence[tuple[int, DomainEvent]], runs: tuple[rs.OpenRun, ...]
+) -> RunLine | None:
+    """Return a run by its events and its job's open runs; None where they contradict each other."""
+    attempts, rows = run_history.rows(
+        Recorded(0, version, run_id, version, event) for version, event in told
+    )
+    latest = {attempt.attempt: attempt for attempt in attempts}
+    past = [row for row in rows if row.run_id == run_id][-1:]
+    line = RunLine(past[0], tuple(latest.values())) if past else None
+    for run in runs:
+        if run.facts.run_id == run_id:
+            return shown.open_line(run, line)
+    return line if line is not None and line.run.status in shown.ENDED else None
 
 
 def _place(line: RunLine) -> tuple[int, bytes]:

@@ -1,13 +1,13 @@
 """What queries answer, and how a job, a run and an event are shown."""
 
 import base64
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from domain import outlook, wording
-from domain.callback import NAMES as CALLBACKS
 from domain.catalogue import NAMES, DomainEvent
 from domain.ids import JOB, KIND_NAMES, RUN, text
 from domain.instant import rfc3339
@@ -15,12 +15,12 @@ from domain.job import state as s
 from domain.job.events import JobSpec
 from domain.job.redrive import status_of
 from domain.run import state as rs
-from domain.run.events import Passed, Progressed
+from domain.run.events import DEAD, Passed, Progressed
 from domain.schedule.exclusion import Exclusion
 from domain.stretch import Stretch
 from projections.rows import AttemptRow, RunRow
 from projections.run_history import NO_RUN
-from queryside.ports import JobLine, Reveal, RunLine
+from queryside.ports import JobLine, RunLine
 
 Instant = Annotated[str, Meta(description="RFC 3339, UTC, milliseconds")]
 
@@ -53,14 +53,6 @@ class CalendarUsed(msgspec.Struct, kw_only=True):
     version: int
 
 
-class CallbackShown(msgspec.Struct):
-    """The end that a job tells of."""
-
-    event: Annotated[str, Meta(description="on_success, on_failure or on_skipped")]
-    job_id: str
-    run_id: Annotated[str | None, Meta(description="null: slots that never had a run")]
-
-
 class JobShown(msgspec.Struct, kw_only=True):
     """A job as it stands. `spec` can be sent back as a definition, but for its header values."""
 
@@ -81,7 +73,6 @@ class JobShown(msgspec.Struct, kw_only=True):
         Annotated[list[CalendarUsed], Meta(description="of exclude, as they are in force")]
         | UnsetType
     ) = UNSET
-    callback_of: CallbackShown | UnsetType = UNSET
     as_of: Instant | UnsetType = UNSET
 
 
@@ -164,6 +155,14 @@ class DeadLetter(RunItem, kw_only=True):
     """A run that ended dead."""
 
     job_id: str
+    redrivable_until: Annotated[Instant, Meta(description="then it leaves this list")]
+
+
+class RunShown(RunItem, kw_only=True):
+    """A run by itself."""
+
+    job_id: str
+    redrivable_until: Annotated[Instant, Meta(description="of a dead run")] | UnsetType = UNSET
 
 
 class EventItem(msgspec.Struct, kw_only=True):
@@ -216,9 +215,12 @@ def _instant(at: int | None) -> str | None:
 
 
 def job(
-    state: s.JobState, runs: tuple[rs.OpenRun, ...] | None, at: int, reveal: Reveal
+    state: s.JobState, runs: tuple[rs.OpenRun, ...] | None, at: int, body: Mapping[str, Any]
 ) -> JobShown:
-    """Show a job with its open runs, or, where `runs` is None, as of a past instant `at`."""
+    """Show a job with its open runs, or, where `runs` is None, as of a past instant `at`.
+
+    `body`: what is shown of its payload.
+    """
     facts = state.facts
     if runs is None:
         link, status = outlook.next_link(state, at), s.STATUS_NAMES[type(state)]
@@ -229,7 +231,7 @@ def job(
         key=facts.key or None,
         status=status,
         version=facts.version,
-        spec=wording.spec(facts.spec) | _payload(state, reveal),
+        spec=wording.spec(facts.spec) | dict(body),
         next_run_at=_instant(link.nominal) if link else None,
         next_due_at=_instant(link.due_at) if link else None,
         next_runs=outlook.following(facts, link.nominal) if link else [],
@@ -238,10 +240,6 @@ def job(
     )
     if facts.spec.exclusions:
         found.calendars = _calendars(facts.spec.exclusions)
-    of = facts.spec.callback_of
-    if of is not None:
-        run_id = text(RUN, of.run_id) if of.run_id else None
-        found.callback_of = CallbackShown(CALLBACKS[of.event], text(JOB, of.job_id), run_id)
     if runs is None:
         found.as_of = rfc3339(at)
     else:
@@ -261,16 +259,15 @@ def _calendars(exclusions: tuple[Exclusion, ...]) -> list[CalendarUsed]:
     return [CalendarUsed(name=one.name, version=one.version) for one in exclusions]
 
 
-def _payload(state: s.JobState, reveal: Reveal) -> dict[str, Any]:
-    spec: JobSpec = state.facts.spec
-    if not spec.content_type:
+def payload(content_type: str, plain: bytes | None) -> dict[str, Any]:
+    """Show a payload, None for one whose tenant's key was destroyed."""
+    if not content_type:
         return {}
-    if not spec.payload:
-        return {"payload_text": ""}
-    plain = reveal(state.facts.tenant_id, state.facts.job_id, spec.payload)
     if plain is None:
         return {"payload_erased": True}
-    if spec.content_type.startswith("application/json"):
+    if not plain:
+        return {"payload_text": ""}
+    if content_type.startswith("application/json"):
         try:
             msgspec.json.decode(plain)
             return {"payload": msgspec.Raw(plain)}
@@ -333,11 +330,22 @@ def run_item(line: RunLine, said: Progressed | None = None) -> RunItem:
     return found
 
 
-def dead_letter(line: RunLine) -> DeadLetter:
+def dead_letter(line: RunLine, kept_ms: int) -> DeadLetter:
     """Show a run that ended dead."""
     item = run_item(line)
     fields = {name: getattr(item, name) for name in item.__struct_fields__}
-    return DeadLetter(job_id=text(JOB, line.run.job_id), **fields)
+    until = rfc3339(line.run.ended_at + kept_ms)
+    return DeadLetter(job_id=text(JOB, line.run.job_id), redrivable_until=until, **fields)
+
+
+def run_shown(line: RunLine, said: Progressed | None, kept_ms: int) -> RunShown:
+    """Show a run by itself."""
+    item = run_item(line, said)
+    fields = {name: getattr(item, name) for name in item.__struct_fields__}
+    found = RunShown(job_id=text(JOB, line.run.job_id), **fields)
+    if line.run.status == DEAD:
+        found.redrivable_until = rfc3339(line.run.ended_at + kept_ms)
+    return found
 
 
 def redriven_by(run_id: bytes, last: DomainEvent) -> RedriveShown:

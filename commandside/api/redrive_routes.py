@@ -33,14 +33,15 @@ from commandside.redrive import (
 from domain.ids import JOB, parse
 from domain.instant import LAST
 from domain.problem import Reason, invalid
-from domain.refusal import Refused
+from domain.refusal import Refused, token
 from domain.schedule.once import read_instant
 from domain.tenant import JOBS_WRITE
 from projections.dead_letters import DeadFilter
 
 CAUSE_MAX: Final = 64
+LABELS_MAX: Final = 10
 _MANY: Final = frozenset(
-    {"job_id", "cause", "since", "until", "limit", "per_second", "dry_run", "reason"}
+    {"job_id", "labels", "cause", "since", "until", "limit", "per_second", "dry_run", "reason"}
 )
 
 
@@ -114,9 +115,10 @@ def _many(request: HttpRequest, body: dict[str, Any], raw: bytes, key: str) -> M
     if not isinstance(dry_run, bool):
         wrong.append(Refused("/dry_run", "true or false"))
     reason = _reason(body, wrong)
+    labels = _labels(body, wrong)
     if wrong:
         raise invalid(wrong)
-    wanted = DeadFilter(job or b"", cause, since, until)
+    wanted = DeadFilter(job or b"", cause, since, until, labels)
     return ManyAsked(request.user, wanted, limit, per_second, dry_run, reason, raw, key)
 
 
@@ -126,6 +128,18 @@ def _reason(body: dict[str, Any], wrong: list[Reason]) -> str:
         return reason
     wrong.append(Refused("/reason", f"a text of at most {REASON_MAX} characters"))
     return ""
+
+
+def _labels(body: dict[str, Any], wrong: list[Reason]) -> tuple[tuple[str, str], ...]:
+    given = body.get("labels", {})
+    if not isinstance(given, dict) or len(given) > LABELS_MAX or ("labels" in body and not given):
+        wrong.append(Refused("/labels", f"an object of 1 to {LABELS_MAX} names and values"))
+        return ()
+    for name, value in given.items():
+        if not isinstance(value, str) or "\0" in name + value:
+            wrong.append(Refused(f"/labels/{token(name[:64])}", "a text"))
+            return ()
+    return tuple(sorted(given.items()))
 
 
 def _instant(body: dict[str, Any], name: str, usual: int, wrong: list[Reason]) -> int:

@@ -18,7 +18,6 @@ from commandside.preview import COUNT, COUNT_MAX, LOADS
 from commandside.redrive import PER_SECOND, PER_SECOND_MAX, REDRIVES, REDRIVES_MAX
 from commandside.secret_port import SCHEMES
 from commandside.when import PARTS_MAX, RUNS_MAX
-from domain.callback import NAMES
 from domain.idempotency import TEMPLATE_BYTES_MAX
 from domain.job.events import ALLOW, LIMITS
 from domain.job.resume import CATCH_UPS
@@ -127,15 +126,6 @@ TARGET: Final[dict[str, Any]] = {
     "oneOf": [HTTP, KAFKA, AMQP, SQS],
     "description": "where a fire goes",
 }
-
-
-def _callback(whose: str) -> dict[str, Any]:
-    return {
-        "oneOf": [*TARGET["oneOf"], {"const": False}],
-        "description": f"who is told of a run that {whose}; false: nobody, whatever the default is",
-    }
-
-
 RETRY: Final = _object(
     {
         "max_attempts": {"type": "integer", "minimum": 1, "maximum": ATTEMPTS_MAX},
@@ -205,7 +195,7 @@ _FIELDS: Final[dict[str, Any]] = {
         "description": "names of calendars: no slot on the times that they have",
     },
     "target": TARGET,
-    "payload": {"description": "any JSON value, sent byte for byte as given"},
+    "payload": {"description": "any JSON value of up to 1 MiB, sent byte for byte as given"},
     "payload_text": _text("a text as body; one payload only"),
     "payload_base64": _text("bytes as body; one payload only"),
     "content_type": _text("of the payload"),
@@ -259,9 +249,6 @@ _FIELDS: Final[dict[str, Any]] = {
         "description": "within jitter_s: by the job's id, or in the second with the least load of "
         "the whole installation, chosen when the schedule is and the same for every fire",
     },
-    "on_success": _callback("succeeded"),
-    "on_failure": _callback("is dead"),
-    "on_skipped": _callback("was skipped"),
     "name": _text("for people", maxLength=d.NAME_MAX),
     "labels": {
         "type": "object",
@@ -335,10 +322,6 @@ SIGNING_KEY: Final = _object(
 )
 SECRET: Final = _object(
     {"value": _text("printable ASCII; user:password for the scheme Basic", maxLength=1024)}, "value"
-)
-CALLBACKS: Final = _object(
-    dict.fromkeys(NAMES, TARGET),
-    description="who is told how occurrences end, where their jobs do not say it; one at least",
 )
 BACKFILL: Final = _object(
     {
@@ -417,6 +400,13 @@ FAIL: Final = _object(
 REDRIVE: Final = _object(
     {
         "job_id": _text("dead letters of this job only", maxLength=35),
+        "labels": {
+            "type": "object",
+            "minProperties": 1,
+            "maxProperties": 10,
+            "additionalProperties": {"type": "string"},
+            "description": "dead letters of jobs that have all of these",
+        },
         "cause": _text("of the end: attempts, age, lost, status …", maxLength=64),
         "since": _text("RFC 3339 with an offset: they ended then, or later", maxLength=40),
         "until": _text("RFC 3339 with an offset: they ended then, or before", maxLength=40),

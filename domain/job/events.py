@@ -6,7 +6,7 @@ and target header values in a spec are ciphertext under the tenant's key.
 
 import msgspec
 
-from domain.callback import CallbackOf, Callbacks
+from domain.payload import PayloadRef
 from domain.retry import RetryPolicy
 from domain.run.events import CatchUp, Passed
 from domain.schedule.exclusion import Exclusion
@@ -40,7 +40,7 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
     timeout_ms: int
     key_template: str
     payload: bytes = b""
-    """AES-256-GCM ciphertext of the body, empty for no body."""
+    """Ciphertext of the body, or of its SHA-256 where `payload_ref` names it; empty for no body."""
     content_type: str = ""
     jitter_ms: int = 0
     exact: bool = False
@@ -63,10 +63,8 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The calendars of `exclude` in the version that is in force, in the same order."""
     spread_ms: int = BY_ID
     """From a slot to its fire, chosen when the schedule was: where the least load was."""
-    callbacks: Callbacks | None = None
-    """Who is told how its occurrences end; None: whom the tenant's default names."""
-    callback_of: CallbackOf | None = None
-    """Of a job that tells of another's occurrence; it has no callbacks, nor the default ones."""
+    payload_ref: PayloadRef | None = None
+    """The object that has the body's ciphertext, where that is too large for an event."""
 
     @property
     def slots(self) -> tuple[ScheduleSpec, int, int, int, tuple[Exclusion, ...]]:

@@ -14,7 +14,7 @@ from domain.catalogue import DomainEvent
 from domain.draft import Draft
 from domain.envelope import Rejected
 from domain.ids import OWN_KEY, REDRIVE, REDRIVE_OWN, RUN, redrive_id, text
-from domain.instant import SECOND
+from domain.instant import DAY, SECOND, rfc3339
 from domain.job import events as e
 from domain.job import state as s
 from domain.job.command import By, Outcome, absent, full, wrong_state
@@ -35,6 +35,8 @@ TELLING: Final = (
 """What of a run's stream says whose it is, how it stands, and which body it sent."""
 TELLING_MAX: Final = 8
 """Of those, the newest: the last `Scheduled` is followed by four at most."""
+KEPT_MS: Final = 30 * DAY
+"""A dead letter can be redriven for so long after its end, where the operator says nothing."""
 Redriven = Mapping[bytes, DomainEvent]
 """The last event of each redrive that exists, by its stream."""
 
@@ -46,6 +48,7 @@ class Dead(msgspec.Struct, frozen=True, gc=False):
     status: str
     planned: re.Scheduled
     """The last time: body and key are those of its first lease."""
+    ended_at: int = 0
 
     @property
     def redrive_id(self) -> bytes:
@@ -56,7 +59,11 @@ class Dead(msgspec.Struct, frozen=True, gc=False):
 def tell(run_id: bytes, told: Sequence[tuple[int, DomainEvent]]) -> Dead | None:
     """Read a run from its newest events of the kinds TELLING; None where there is no such run."""
     planned = next((event for _, event in reversed(told) if isinstance(event, re.Scheduled)), None)
-    return None if planned is None else Dead(run_id, status_of(told[-1][1]), planned)
+    if planned is None:
+        return None
+    last = told[-1][1]
+    ended_at = last.at if isinstance(last, re.Completed) else 0
+    return Dead(run_id, status_of(last), planned, ended_at)
 
 
 def status_of(last: DomainEvent) -> str:
@@ -85,7 +92,14 @@ def refusal(job: s.JobState | None, runs: tuple[rs.OpenRun, ...]) -> Rejected | 
     return full(runs)
 
 
-def refusal_of(job: s.JobState, dead: Dead, redriven: Redriven) -> Rejected | None:
+def aged_out(ended_at: int, at: int, kept_ms: int) -> bool:
+    """Tell whether a dead letter is too old to be redriven: a rule on what the log recorded."""
+    return at - ended_at > kept_ms
+
+
+def refusal_of(
+    job: s.JobState, dead: Dead, redriven: Redriven, at: int, kept_ms: int
+) -> Rejected | None:
     """Return why a run of this job is not redriven, None where it is."""
     if dead.status != re.DEAD:
         return Rejected("not_dead", f"the run is {dead.status}; only a dead one is redriven")
@@ -95,6 +109,9 @@ def refusal_of(job: s.JobState, dead: Dead, redriven: Redriven) -> Rejected | No
         by = text(RUN, dead.redrive_id)
         status = status_of(redriven[dead.redrive_id])
         return Rejected("redriven", f"the run was redriven by {by}, which is {status}")
+    if aged_out(dead.ended_at, at, kept_ms):
+        until = rfc3339(dead.ended_at + kept_ms)
+        return Rejected("aged_out", f"the run could be redriven until {until}")
     return None
 
 
@@ -107,17 +124,18 @@ def redrive(  # noqa: PLR0913 - a command on a job, the runs, and what is known 
     *,
     per_second: int = 0,
     ahead: int = 0,
+    kept_ms: int = KEPT_MS,
 ) -> Outcome:
     """Run those that are dead and were not redriven, as many as the job may have open runs.
 
     They are due now, or where `per_second` is given so many in each second from now on,
-    after `ahead` others. The refusal
+    after `ahead` others. Those that ended longer than `kept_ms` ago stay as they are. The refusal
     of the first is that of the command where none is left.
     """
     refused = refusal(job, runs)
     if refused is not None or job is None:
         return refused
-    refusals = [refusal_of(job, each, redriven) for each in dead]
+    refusals = [refusal_of(job, each, redriven, by.at, kept_ms) for each in dead]
     chosen = [each for each, why in zip(dead, refusals, strict=True) if why is None]
     chosen = chosen[: MAX_OPEN_RUNS - len(runs)]
     if not chosen:

@@ -85,8 +85,9 @@ class Revision:
 
     def _revised(self, settled: Settled, zone_data: str) -> None:
         head, spec, old = self.job.facts, self.spec, self.job.facts.spec
-        same_body = (spec.payload, spec.content_type, spec.key_template) == (
+        same_body = (spec.payload, spec.payload_ref, spec.content_type, spec.key_template) == (
             old.payload,
+            old.payload_ref,
             old.content_type,
             old.key_template,
         )

@@ -53,7 +53,16 @@ limit 1 by run_id
 limit {{limit:UInt32}}
 """
 _OF_JOB: Final = " and job_id = toFixedString(unhex({job:String}), 16)"
+_OF_JOBS: Final = """
+  and job_id in (select toFixedString(unhex(arrayJoin({jobs:Array(String)})), 16))"""
 _OF_CAUSE: Final = " and cause = {cause:String}"
+_DEAD_JOBS: Final = """
+select distinct job_id from {table}
+where tenant_id = toFixedString(unhex({{tenant:String}}), 16) and status = 'dead'
+  and ended_at >= {{since:Int64}} and ended_at <= {{until:Int64}}
+  {filter}
+limit {{limit:UInt32}}
+"""
 _PLACE: Final = """
   and (ended_at, run_id) {than} ({{ended:Int64}}, toFixedString(unhex({{run:String}}), 16))"""
 
@@ -134,17 +143,7 @@ class ClickHouseRuns:
         newer: bool = False,
     ) -> list[RunRow]:
         """Return the same without attempts."""
-        values: dict[str, Any] = {
-            "tenant": tenant_id.hex(),
-            "since": wanted.since,
-            "until": wanted.until,
-            "limit": limit,
-        }
-        filters = ""
-        if wanted.job_id:
-            values["job"], filters = wanted.job_id.hex(), filters + _OF_JOB
-        if wanted.cause:
-            values["cause"], filters = wanted.cause, filters + _OF_CAUSE
+        values, filters = _asked(tenant_id, wanted, limit)
         if edge is not None:
             values |= {"ended": edge.ended_at, "run": edge.run_id.hex()}
             filters += _PLACE.format(than=">" if newer else "<")
@@ -156,6 +155,12 @@ class ClickHouseRuns:
         )
         runs = [RunRow(*row) for row in self._rows(statement, values)]
         return runs[::-1] if newer else runs
+
+    def dead_jobs(self, tenant_id: bytes, wanted: DeadFilter, limit: int) -> list[bytes]:
+        """Return up to `limit` of the jobs that have dead runs of this filter."""
+        values, filters = _asked(tenant_id, wanted, limit)
+        statement = _DEAD_JOBS.format(table=self._tables.runs, filter=filters)
+        return [job_id for (job_id,) in self._rows(statement, values)]
 
     def close(self) -> None:
         """Close the connection."""
@@ -196,6 +201,24 @@ class ClickHouseRuns:
                 statement, parameters=values, settings=_BOUNDS, column_formats=_FORMATS
             )
             return result.result_rows
+
+
+def _asked(tenant_id: bytes, wanted: DeadFilter, limit: int) -> tuple[dict[str, Any], str]:
+    """Return the parameters of a filter, and its conditions."""
+    values: dict[str, Any] = {
+        "tenant": tenant_id.hex(),
+        "since": wanted.since,
+        "until": wanted.until,
+        "limit": limit,
+    }
+    filters = ""
+    if wanted.job_id:
+        values["job"], filters = wanted.job_id.hex(), filters + _OF_JOB
+    if wanted.jobs is not None:
+        values["jobs"], filters = [job.hex() for job in wanted.jobs], filters + _OF_JOBS
+    if wanted.cause:
+        values["cause"], filters = wanted.cause, filters + _OF_CAUSE
+    return values, filters
 
 
 _HEADERS_AT: Final = ATTEMPT_COLUMNS.index("headers")

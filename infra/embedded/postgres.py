@@ -38,8 +38,9 @@ SOCKET_NUMBER = 5432
 _INITDB_TIMEOUT_S = 60.0
 # Ends itself: fast shutdown writes a checkpoint of at most max_wal_size.
 _STOP_TIMEOUT_S = 30.0
-# Backends of a killed postmaster notice within milliseconds, but may first finish a statement.
-_ORPHANS_TIMEOUT_S = 15.0
+# Backends of a killed postmaster notice within milliseconds, but may first finish a statement; on a
+# machine that others load they are not asked for many seconds.
+_ORPHANS_TIMEOUT_S = 30.0
 _CONNECT_TIMEOUT_S = 2
 _SOCKET_PATH_BYTES_MAX = 100  # the kernel allows 107
 _SOCKET_NAME = f".s.PGSQL.{SOCKET_NUMBER}"

@@ -1,6 +1,6 @@
 """The job board as lists read it, in memory: over the board's rows and the log's due rows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -41,6 +41,18 @@ class MemoryBoard:
         if newer:
             return [line for line in lines if _order(line) < place][-limit:]
         return [line for line in lines if _order(line) > place][:limit]
+
+    def labelled(
+        self, tenant_id: bytes, job_ids: Sequence[bytes], labels: Sequence[tuple[str, str]]
+    ) -> list[bytes]:
+        """Return those of these jobs that have all these labels."""
+        rows = self._store.rows.get(VIEW, {})
+        found = [rows[job_id] for job_id in job_ids if job_id in rows]
+        return [
+            row.job_id
+            for row in found
+            if row.tenant_id == tenant_id and set(labels) <= set(row.labels)
+        ]
 
     def _lines(self, tenant_id: bytes) -> Iterator[JobLine]:
         for row in self._store.rows.get(VIEW, {}).values():

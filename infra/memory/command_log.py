@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from commandside.command_port import Accepted, Answer, BodyDiffers, Decide, Kind
-from commandside.ports import Standing
+from commandside.ports import Standing, Unavailable
 from domain.catalogue import DomainEvent
 from domain.envelope import Decision, Rejected
 from domain.instant import SECOND
@@ -28,6 +28,7 @@ class MemoryCommandLog:
             found = self._repeat(decision.job_id, command.command_id, command.body_hash)
             if found is not None:
                 return found
+        self._check_in_time(decision)
         done = self._log.append([decision], self._log.now())
         if done.refused:
             return Rejected("exists", "a job with this key exists already")
@@ -58,6 +59,7 @@ class MemoryCommandLog:
         if isinstance(decided, Rejected):
             return decided
         if decided is not None:
+            self._check_in_time(decided)
             done = self._log.append([decided], at)
             assert not done.refused, "nothing moves between a decision and its append"
             return self._accepted(decided, done.positions[0])
@@ -66,6 +68,10 @@ class MemoryCommandLog:
         if command_id:
             self._log.commands[job_id, command_id] = Effect(body_hash, version, 0, at)
         return Accepted(job, runs, version, 0, at)
+
+    def _check_in_time(self, decision: Decision) -> None:
+        if 0 < decision.not_after < self._log.now():
+            raise Unavailable("the decision is too old to be committed")
 
     async def standing(self, job_id: bytes) -> Standing | None:
         """Return the job as it stands, withheld runs included."""

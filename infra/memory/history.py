@@ -145,6 +145,12 @@ class MemoryRuns:
             mine = [r for r in mine if (_end(r) > at if newer else _end(r) < at)]
         return mine[-limit:] if newer else mine[:limit]
 
+    def dead_jobs(self, tenant_id: bytes, wanted: DeadFilter, limit: int) -> list[bytes]:
+        """Return up to `limit` of the jobs that have dead runs of this filter."""
+        rows = self._live().runs.values()
+        mine = {r.job_id for r in rows if r.tenant_id == tenant_id and wanted.takes(r)}
+        return sorted(mine)[:limit]
+
     def _live(self) -> _Copy:
         copy = self._engine.copies.get("")
         if self._engine.away or copy is None:

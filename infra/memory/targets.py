@@ -21,7 +21,10 @@ from commandside.deliverer_port import (
 
 CONCURRENCY: Final = 128
 NEVER_US: Final = 1 << 62
-_NOT_SENT: Final = frozenset({"blocked_address", "connect", "dns", "send_deadline", "tls"})
+_NOT_SENT: Final = frozenset(
+    {"blocked_address", "connect", "dns", "send_deadline"}
+    | {error for error in ERRORS if error.startswith("tls")}
+)
 
 
 class Reply(msgspec.Struct, frozen=True):

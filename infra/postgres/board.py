@@ -4,7 +4,7 @@ A page is cut from the board by its own index first; only its rows are joined. T
 every index that is used, and of the statement, whatever else is asked.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, LiteralString
 
@@ -57,6 +57,11 @@ left join lateral (
 left join lateral (
     select count(*) as runs from due_index d where d.job_id = b.job_id and d.phase <> 0) f on true
 order by {shown}
+"""
+_LABELLED: Final = """
+select job_id from job_board
+where tenant_id = %(tenant)s::uuid and view = %(view)s and job_id = any(%(jobs)s::uuid[])
+    and labels @> %(labels)s
 """
 _REACHED: Final = """
 select position from view_positions where view = %s and shard = %s
@@ -116,6 +121,19 @@ class PostgresBoard:
         with self._connection() as connection:
             rows = connection.execute(statement.encode(), values).fetchall()
         return [_line(tenant_id, row) for row in rows]
+
+    def labelled(
+        self, tenant_id: bytes, job_ids: Sequence[bytes], labels: Sequence[tuple[str, str]]
+    ) -> list[bytes]:
+        """Return those of these jobs that have all these labels."""
+        values = {
+            "tenant": tenant_id.hex(),
+            "view": VIEW,
+            "jobs": [job_id.hex() for job_id in job_ids],
+            "labels": Jsonb(dict(labels)),
+        }
+        with self._connection() as connection:
+            return [row[0].bytes for row in connection.execute(_LABELLED, values)]
 
     def reached(self, view: str, shard: int) -> int:
         """Return the position of a view in a shard."""

@@ -122,9 +122,15 @@ class _Writer:
         later: list[_Pending] = []
         jobs: set[bytes] = set()
         room = BATCH_MAX
+        now = self._log.clock.now()
+        expires_at = now + EXPIRES_MS
         while self._pending and room > 0:
             pending = self._pending.popleft()
             if pending.settled:
+                continue
+            not_after = pending.decision.not_after
+            if 0 < not_after < now:
+                pending.settle(Unavailable("the command waited longer than it may"))
                 continue
             if pending.decision.job_id in jobs:
                 later.append(pending)
@@ -132,11 +138,11 @@ class _Writer:
             jobs.add(pending.decision.job_id)
             batch.append(pending)
             room -= len(pending.decision.slices)
+            expires_at = min(expires_at, not_after or expires_at)
         self._pending.extendleft(reversed(later))
         if not batch:
             return None
         decisions = [pending.decision for pending in batch]
-        expires_at = self._log.clock.now() + EXPIRES_MS
         shards = self._log.shards
         statements: list[Statement] = [
             ("lock", append.lock_parameters(append.shards_of(decisions, shards))),

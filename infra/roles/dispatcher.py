@@ -8,6 +8,8 @@ from commandside.flights import DispatcherPorts
 from domain.opaque import COMPLETION, Seal
 from domain.target import address_rules
 from infra import lifecycle
+from infra.objects.reads import ThreadedPayloadReads
+from infra.objects.store import ObjectPayloadStore
 from infra.postgres.fire_log import PostgresFireLog
 from infra.postgres.secret_store import PostgresSecretStore
 from infra.roles.process import Process, loop
@@ -34,7 +36,9 @@ def run(process: Process) -> int:
             )
         )
         targets = settings.targets
-        rules = address_rules(targets.allow, targets.ports, targets.closed_ports)
+        rules = address_rules(
+            targets.allow, targets.ports, targets.closed_ports, targets.hosts, targets.deny
+        )
         concurrency = settings.dispatch.concurrency
         lifecycle.allow_files(settings.dispatch.files)
         connections = load_connections(settings)
@@ -52,12 +56,17 @@ def run(process: Process) -> int:
         secrets = stack.enter_context(
             closing(PostgresSecretStore(process.conninfo, process.master))
         )
+        store = stack.enter_context(
+            closing(ObjectPayloadStore(settings.payload_store, settings.payloads.endpoint))
+        )
+        payloads = stack.enter_context(closing(ThreadedPayloadReads(store)))
         queue = stack.enter_context(closing(process.queue(consumes=True)))
         ports = DispatcherPorts(
             log,
             deliverer,
             vault,
             secrets,
+            payloads,
             process.faults,
             process.telemetry,
             token_bytes,
@@ -70,6 +79,7 @@ def run(process: Process) -> int:
 
         def sockets() -> lifecycle.Sockets:
             readable, writable = deliverer.sockets()
+            readable.append(payloads.fileno())
             for descriptor, writes in log.sockets():
                 readable.append(descriptor)
                 if writes:

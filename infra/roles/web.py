@@ -7,36 +7,39 @@ import traceback
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from secrets import token_bytes
-from typing import Final
+from typing import Final, Protocol
 
 import uvicorn
 
-from commandside.calendars import TenantCalendars
 from commandside.command_port import CommandLog
 from commandside.definition import Bounds
 from commandside.hand_off import SelfHandOff
 from commandside.ports import Unavailable
 from commandside.prompt import PromptLog
+from domain.instant import DAY
 from domain.target import address_rules
 from infra.clickhouse.runs import ClickHouseRuns
 from infra.listening import free_port
+from infra.objects.store import ObjectPayloadStore
 from infra.postgres.board import PostgresBoard
 from infra.postgres.calendars import PostgresCalendars
-from infra.postgres.callback_defaults import PostgresCallbackDefaults
 from infra.postgres.command_log import PostgresCommandLog
 from infra.postgres.demand import PostgresDemand
+from infra.postgres.payloads import PostgresPayloads
 from infra.postgres.secret_store import PostgresSecretStore
 from infra.postgres.tenants import PostgresKeys
 from infra.request_heads import BoundedHeads
 from infra.roles.process import Process
 from infra.targets.connections import load_connections
 from infra.vault import TenantVault
-from infra.web import WebPorts, build_app, tenant_calendars
+from infra.web import WebPorts, build_app, collector, tenant_calendars
 from queryside.queries import Views
 
 TURN_S: Final = 0.5
 SWEEP_S: Final = 10.0
 """Between two looks for jobs that do not follow their calendars yet."""
+COLLECT_S: Final = 60.0
+"""Between two looks for large payloads that nothing needs any more."""
 WRITERS: Final = 1
 """Connections that commands are appended on: with a second one, groups are half as large and cost a
 third more; one carries 8,000 definitions a second."""
@@ -88,11 +91,16 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
             hand_off = SelfHandOff(queue, process.shards, process.telemetry)
             appends, turns = PromptLog(log, hand_off), (_Turning(hand_off),)
         targets = settings.targets
-        rules = address_rules(targets.allow, targets.ports, targets.closed_ports)
+        rules = address_rules(
+            targets.allow, targets.ports, targets.closed_ports, targets.hosts, targets.deny
+        )
         grants = load_connections(settings).grants(settings.kafka.prefix)
         bounds = Bounds(rules, settings.schedules.min_interval_s, grants)
         calendars = stack.enter_context(closing(PostgresCalendars(conninfo)))
-        callbacks = stack.enter_context(closing(PostgresCallbackDefaults(conninfo)))
+        store = stack.enter_context(
+            closing(ObjectPayloadStore(settings.payload_store, settings.payloads.endpoint))
+        )
+        written = stack.enter_context(closing(PostgresPayloads(conninfo)))
         ports = WebPorts(
             appends,
             keys,
@@ -104,11 +112,17 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
             process.now,
             token_bytes,
             calendars,
-            callbacks,
+            store,
+            written,
             bounds,
+            settings.dead_letters.kept_days * DAY,
+            settings.payloads.inline_max_bytes,
         )
         if command:
-            turns += (_Sweeping(tenant_calendars(ports), process.unavailable),)
+            turns += (
+                _Sweeping(tenant_calendars(ports), "calendars", SWEEP_S, process.unavailable),
+                _Sweeping(collector(ports), "payloads", COLLECT_S, process.unavailable),
+            )
         app = build_app(
             ports,
             command=command,
@@ -153,11 +167,20 @@ class _Turning:
             await asyncio.sleep(TURN_S)
 
 
-class _Sweeping:
-    """Ends what an edit of a calendar, or a definition, that was cut off has left."""
+class _Swept(Protocol):
+    """What is looked through again and again."""
 
-    def __init__(self, calendars: TenantCalendars, say: Callable[[str], None]) -> None:
-        self._calendars, self._say = calendars, say
+    async def sweep(self) -> int:
+        """Do what there is to do; raises Unavailable."""
+
+
+class _Sweeping:
+    """Looks for what commands that were cut off, or others, have left to do."""
+
+    def __init__(
+        self, swept: _Swept, name: str, every_s: float, say: Callable[[str], None]
+    ) -> None:
+        self._swept, self._name, self._every_s, self._say = swept, name, every_s, say
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -170,9 +193,9 @@ class _Sweeping:
     async def _sweep(self) -> None:
         while True:
             try:
-                await self._calendars.sweep()
+                await self._swept.sweep()
             except Unavailable as error:
-                self._say(f"calendars: {error}; the next look is in {SWEEP_S:g} s")
+                self._say(f"{self._name}: {error}; the next look is in {self._every_s:g} s")
             except Exception:  # noqa: BLE001 - a bug about one job: shown, the others were visited
                 traceback.print_exc(file=sys.stderr)
-            await asyncio.sleep(SWEEP_S)
+            await asyncio.sleep(self._every_s)

@@ -9,7 +9,10 @@ must hold, and by what:
 - *Nothing is sent late.* A call whose send deadline has passed is not started, and one whose
   connecting took longer than the connect timeout after it is refused by the same callback.
 - *Only checked peers.* Literals and all addresses of a name are judged before the call, the
-  connection goes to a checked address by number, and the socket callback judges the peer again.
+  connection goes to checked addresses by number, and the socket callback judges each peer again.
+- *No dead family.* Up to four addresses of a name are raced, of both families.
+- *No waiting without end.* A call waits for its name as long as for a connection, and no longer:
+  neither a silent name server nor a row of other names before it holds its place.
 - *No shared connections.* Each tenant has a connection pool of its own (a libcurl share).
 - *Bounded answers.* Headers, 1xx blocks and body together are read up to 64 KiB.
 """
@@ -19,6 +22,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from typing import Final
 
 import pycurl
@@ -49,7 +53,6 @@ _ERRORS: Final = {
     pycurl.E_COULDNT_CONNECT: "connect",
     pycurl.E_OPERATION_TIMEDOUT: "timeout",
     pycurl.E_SSL_CONNECT_ERROR: "tls",
-    pycurl.E_PEER_FAILED_VERIFICATION: "tls",
     pycurl.E_SSL_CACERT_BADFILE: "tls",
     pycurl.E_SSL_CIPHER: "tls",
     pycurl.E_SSL_INVALIDCERTSTATUS: "tls",
@@ -60,6 +63,10 @@ _ERRORS: Final = {
     pycurl.E_RECV_ERROR: "reset",
     pycurl.E_PARTIAL_FILE: "reset",
 }
+
+_CHAINS: Final = {0: "tls_wrong_host", 1: "tls_wrong_host", 9: "tls_expired", 10: "tls_expired"}
+"""What OpenSSL says of a chain. Nothing, or nothing in particular: it holds, but for another host,
+which libcurl sees by itself. 9 and 10: not valid yet, and not any more."""
 
 
 def find_ca_file() -> str | None:
@@ -100,6 +107,8 @@ class CurlDeliverer:
         self._files = _files_of_targets()
         self._pools = Pools(concurrency, min(2 * concurrency, self._files - concurrency))
         self._resolving: dict[str, list[tuple[Call, int]]] = {}
+        self._late_us = 0
+        """When the first of those that wait for a name has waited too long."""
         self._done: list[Answer] = []
         self._in_flight = 0
         self._fresh = False
@@ -128,13 +137,13 @@ class CurlDeliverer:
                 self._refuse(call, "send_deadline", 0)
             elif is_literal(call.host):
                 if self._book.allowed(call.host, call.port):
-                    self._start(call, "", now_us, now_us)
+                    self._start(call, (), now_us, now_us)
                 else:
                     self._refuse(call, "blocked_address", 0)
             else:
                 found = self._resolver.ask(call.host, call.tenant_id)
                 if found is None:
-                    self._resolving.setdefault(call.host, []).append((call, now_us))
+                    self._hold(call, now_us)
                 else:
                     self._start_named(call, found, now_us)
         self._fresh = self._fresh or bool(calls)
@@ -145,6 +154,8 @@ class CurlDeliverer:
             for name, found in self._resolver.collect():
                 for call, submitted_us in self._resolving.pop(name, ()):
                     self._start_named(call, found, submitted_us)
+            if self._resolving and self._monotonic_us() >= self._late_us:
+                self._give_up()
         self._fresh = False
         ended = self._transfers.advance()
         now_us = self._monotonic_us()
@@ -175,8 +186,11 @@ class CurlDeliverer:
         """Return after how many milliseconds `poll` must be called even if nothing is ready."""
         if self._done or self._fresh:
             return 0
-        rest = self._transfers.timeout_ms()
-        return WAIT_MS_MAX if rest < 0 else min(rest, WAIT_MS_MAX)
+        rest, longest = self._transfers.timeout_ms(), WAIT_MS_MAX
+        if self._resolving:
+            left_us = self._late_us - self._monotonic_us()
+            longest = min(longest, max(0, -(-left_us // 1000)))
+        return longest if rest < 0 else min(rest, longest)
 
     def wait(self, timeout_ms: int) -> None:
         """Wait until `poll` may have something to do, for an owner that has no other sockets."""
@@ -201,18 +215,39 @@ class CurlDeliverer:
     def _refuse(self, call: Call, error: str, elapsed_us: int) -> None:
         self._done.append(Answer(call.token, 0, error, sent=False, elapsed_us=elapsed_us))
 
+    def _hold(self, call: Call, now_us: int) -> None:
+        late_us = now_us + _name_us(call)
+        self._late_us = min(self._late_us, late_us) if self._resolving else late_us
+        self._resolving.setdefault(call.host, []).append((call, now_us))
+
+    def _give_up(self) -> None:
+        """End the calls that have waited too long for their names, which others may wait for."""
+        now_us = self._monotonic_us()
+        held = list(self._resolving.items())
+        self._resolving.clear()
+        for name, waiting in held:
+            for call, submitted_us in waiting:
+                if now_us - submitted_us >= _name_us(call):
+                    self._refuse(call, "timeout", now_us - submitted_us)
+                else:
+                    self._hold(call, submitted_us)
+            if name not in self._resolving:
+                self._resolver.forget(name)
+
     def _start_named(self, call: Call, found: Found, submitted_us: int) -> None:
         now_us = self._monotonic_us()
         if not found.addresses:
             self._refuse(call, "dns", now_us - submitted_us)
-        elif (address := self._book.choose(found.addresses, call.port, now_us)) is None:
+        elif not (addresses := self._book.choose(call.host, found.addresses, call.port, now_us)):
             self._refuse(call, "blocked_address", now_us - submitted_us)
-        elif now_us - submitted_us >= min(CONNECT_TIMEOUT_MS, call.timeout_ms) * 1000:
+        elif now_us - submitted_us >= _name_us(call):
             self._refuse(call, "timeout", now_us - submitted_us)
         else:
-            self._start(call, address, submitted_us, now_us)
+            self._start(call, addresses, submitted_us, now_us)
 
-    def _start(self, call: Call, address: str, submitted_us: int, now_us: int) -> None:
+    def _start(
+        self, call: Call, addresses: tuple[str, ...], submitted_us: int, now_us: int
+    ) -> None:
         """Put the call on a handle, setting only what differs from its last use."""
         headers = _header_entries(call)
         if headers is None:
@@ -220,7 +255,7 @@ class CurlDeliverer:
             return
         exchange = self._free.pop() if self._free else self._make()
         exchange.begin(call, submitted_us)
-        exchange.address = address
+        exchange.addresses = addresses
         curl = exchange.curl
         self._pools.join(exchange, call.tenant_id, now_us)
         host = f"[{call.host}]" if ":" in call.host else call.host
@@ -228,7 +263,15 @@ class CurlDeliverer:
         if url != exchange.url:
             exchange.url = url
             curl.setopt(pycurl.URL, url)
-        connect_to = _connect_to(call, address)
+        place = ""
+        if len(addresses) == 1:
+            place = _bracketed(addresses[0])
+        elif addresses:
+            place = _place_of(addresses)
+            # libcurl takes the list once, and forgets what came of it after a while.
+            numbers = ",".join(map(_bracketed, addresses))
+            curl.setopt(pycurl.RESOLVE, [f"+{place}:{call.port}:{numbers}"])
+        connect_to = f"{call.host}:{call.port}:{place}:{call.port}" if place else ""
         if connect_to != exchange.connect_to:
             exchange.connect_to = connect_to
             curl.setopt(pycurl.CONNECT_TO, [connect_to] if connect_to else [])
@@ -276,16 +319,29 @@ class CurlDeliverer:
         self._transfers.opened(descriptor)
         return pycurl.SOCKOPT_OK
 
+    def _learn(self, exchange: Exchange, call: Call, error: str, now_us: int) -> None:
+        """Remember which addresses of a name did not answer, or not as soon as another."""
+        if exchange.requests:
+            won = exchange.curl.getinfo(pycurl.PRIMARY_IP)
+        elif error in ("connect", "timeout"):
+            won = ""
+        else:
+            return
+        for address in exchange.tried:
+            if address == won:
+                break
+            self._book.shun(address, call.port, now_us)
+
     def _end(self, exchange: Exchange, code: int, now_us: int) -> None:
-        call = exchange.call
+        call, curl = exchange.call, exchange.curl
         assert call is not None
-        self._transfers.remove(exchange.curl)
-        error = exchange.veto or ("" if code == 0 else _ERRORS.get(code, "bad_response"))
+        self._transfers.remove(curl)
+        error = exchange.veto or ("" if code == 0 else _error(curl, code))
         status, lines = header_block(exchange.head)
         if not status and not error:
             error = "bad_response"
-        if exchange.address and not exchange.requests and error in ("connect", "timeout"):
-            self._book.shun(exchange.address, call.port, now_us)
+        if exchange.tried:
+            self._learn(exchange, call, error, now_us)
         headers, retry_after = kept_headers(lines)
         self._done.append(
             Answer(
@@ -324,8 +380,26 @@ def _header_entries(call: Call) -> list[bytes] | None:
     return entries
 
 
-def _connect_to(call: Call, address: str) -> str:
-    if not address:
-        return ""
-    number = f"[{address}]" if ":" in address else address
-    return f"{call.host}:{call.port}:{number}:{call.port}"
+def _name_us(call: Call) -> int:
+    """How long a call waits for the addresses of its name."""
+    return min(CONNECT_TIMEOUT_MS, call.timeout_ms) * 1000
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def _place_of(addresses: tuple[str, ...]) -> str:
+    """Return a name for what is raced: connections to other addresses are not taken for it.
+
+    It ends so that no name server knows it, should it ever be asked.
+    """
+    numbers = "-".join(addresses).replace(":", ".").encode()
+    return f"{blake2b(numbers, digest_size=12).hexdigest()}.invalid"
+
+
+def _error(curl: pycurl.Curl, code: int) -> str:
+    if code == pycurl.E_PEER_FAILED_VERIFICATION:
+        found = curl.getinfo(pycurl.SSL_VERIFYRESULT)
+        return _CHAINS.get(found, "tls_untrusted")
+    return _ERRORS.get(code, "bad_response")

@@ -49,7 +49,7 @@ class Exchange:
         self.custom = ""
         self.connect_to = ""
         self.timeouts = (0, 0)
-        self.address = ""
+        self.addresses: tuple[str, ...] = ()
         self.begin(None, 0)
 
     def begin(self, call: Call | None, submitted_us: int) -> None:
@@ -58,6 +58,8 @@ class Exchange:
         self.submitted_us = submitted_us
         self.requests = 0
         self.veto = ""
+        self.tried: tuple[str, ...] = ()
+        """The addresses of a name that a connection was begun to."""
         self.size = 0
         self.kept = 0
         self.head: list[bytes] = []
@@ -67,7 +69,8 @@ class Exchange:
         """Judge the actual peer, and make the socket if it is allowed."""
         family, kind, protocol, peer = address
         # An IPv6 peer has four parts; a scope (the last) is never allowed.
-        if not self._book.allowed(peer[0], peer[1]) or any(peer[3:]):
+        host = self.call.host if self.call is not None else ""
+        if not self._book.allowed(peer[0], peer[1], host) or any(peer[3:]):
             self.veto = "blocked_address"
             return pycurl.SOCKET_BAD
         try:
@@ -82,6 +85,8 @@ class Exchange:
             return pycurl.SOCKET_BAD
         if self.pool is not None:
             self.pool.opened += 1
+        if self.addresses:
+            self.tried += (peer[0],)
         return made
 
     def on_request(self, *_connection: object) -> int:
@@ -89,6 +94,10 @@ class Exchange:
         if self.requests:
             self.veto = "reset"
             return pycurl.PREREQFUNC_ABORT
+        if self.veto == "blocked_address":
+            return pycurl.PREREQFUNC_ABORT
+        # Another address of the race was reached.
+        self.veto = ""
         call = self.call
         if call is None or self._monotonic_us() > call.not_after_us + _CONNECT_US:
             self.veto = "send_deadline"

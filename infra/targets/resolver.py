@@ -2,14 +2,14 @@
 
 Lookups block, so they run in a few threads; the owner, one thread, asks, waits on `fileno` with
 its other sockets, and collects. Tenants take turns and none fills all threads, so one tenant's
-dead names do not hold up the others. What a lookup may cost is bounded: 2 s, 16 addresses,
-8 aliases.
+dead names do not hold up the others; a name that two of them want is looked up in whichever turn
+comes first. What a lookup may cost is bounded: 2 s, 16 addresses, 8 aliases.
 """
 
 import queue
 import socket
 import time
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
@@ -41,6 +41,10 @@ class Resolver(Protocol):
 
     def ask(self, name: str, tenant_id: bytes) -> Found | None:
         """Return what is known, or begin a lookup whose end `collect` reports."""
+        ...
+
+    def forget(self, name: str) -> None:
+        """Nobody waits for this name any more: its lookup need not begin."""
         ...
 
     def collect(self) -> list[tuple[str, Found]]:
@@ -100,8 +104,10 @@ class ThreadedResolver:
         self._wake.setblocking(False)
         self._waker.setblocking(False)
         self._cache: OrderedDict[str, tuple[float, Found]] = OrderedDict()
-        self._asked: set[str] = set()
-        self._waiting: OrderedDict[bytes, deque[str]] = OrderedDict()
+        self._running: set[str] = set()
+        self._waiting: OrderedDict[bytes, dict[str, None]] = OrderedDict()
+        self._wanted: dict[str, set[bytes]] = {}
+        """In whose rows a waiting name stands."""
         self._busy: Counter[bytes] = Counter()
 
     def fileno(self) -> int:
@@ -113,11 +119,19 @@ class ThreadedResolver:
         known = self._cache.get(name)
         if known is not None and known[0] > self._monotonic_s():
             return known[1]
-        if name not in self._asked:
-            self._asked.add(name)
-            self._waiting.setdefault(tenant_id, deque()).append(name)
+        if name not in self._running:
+            self._waiting.setdefault(tenant_id, {})[name] = None
+            self._wanted.setdefault(name, set()).add(tenant_id)
             self._begin()
         return None
+
+    def forget(self, name: str) -> None:
+        """Nobody waits for this name any more: its lookup need not begin."""
+        for tenant_id in self._wanted.pop(name, ()):
+            row = self._waiting[tenant_id]
+            del row[name]
+            if not row:
+                del self._waiting[tenant_id]
 
     def collect(self) -> list[tuple[str, Found]]:
         """Return the lookups that ended, and begin those that waited for a thread."""
@@ -128,7 +142,7 @@ class ThreadedResolver:
         found: list[tuple[str, Found]] = []
         while not self._ended.empty():
             name, tenant_id, result = self._ended.get_nowait()
-            self._asked.discard(name)
+            self._running.discard(name)
             self._busy[tenant_id] -= 1
             self._cache[name] = (self._monotonic_s() + result.ttl_s, result)
             self._cache.move_to_end(name)
@@ -148,14 +162,18 @@ class ThreadedResolver:
     def _begin(self) -> None:
         for tenant_id in list(self._waiting):
             free = min(THREADS - self._busy.total(), THREADS_OF_A_TENANT - self._busy[tenant_id])
-            names = self._waiting[tenant_id]
-            for _ in range(min(free, len(names))):
+            for _ in range(free):
+                row = self._waiting.get(tenant_id)
+                if row is None:
+                    break
+                name = next(iter(row))
+                self.forget(name)
+                self._running.add(name)
                 self._busy[tenant_id] += 1
-                self._threads.submit(self._run, names.popleft(), tenant_id)
-            # Whoever was served goes to the end of the row.
-            self._waiting.move_to_end(tenant_id)
-            if not names:
-                del self._waiting[tenant_id]
+                self._threads.submit(self._run, name, tenant_id)
+            if tenant_id in self._waiting:
+                # Whoever was served goes to the end of the row.
+                self._waiting.move_to_end(tenant_id)
 
     def _run(self, name: str, tenant_id: bytes) -> None:
         result = Found((), FAILURE_TTL_S)

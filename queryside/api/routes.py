@@ -12,7 +12,7 @@ from litestar.response.base import ASGIResponse
 from domain.tenant import JOBS_READ, RUNS_READ, Caller
 from queryside.ports import PAGE_MAX, JobFilter
 from queryside.queries import STATUSES, Queries, dead_filter, labels_of
-from queryside.shown import DeadLetterPage, EventPage, JobPage, JobShown, RunPage
+from queryside.shown import DeadLetterPage, EventPage, JobPage, JobShown, RunPage, RunShown
 
 HttpRequest = Request[Caller, Any, State]
 
@@ -31,7 +31,7 @@ def _opt(summary: str, answer: type, scope: str, query: dict[str, Any]) -> dict[
 
 
 def job_handler(queries: Queries) -> HTTPRouteHandler:
-    """Return the one query that the command role answers too."""
+    """Return the query of one job, which the command role answers too."""
     query = {
         "min_version": {"type": "integer", "minimum": 0},
         "as_of": {"type": "string", "description": "RFC 3339, past: the job as it stood"},
@@ -49,6 +49,19 @@ def job_handler(queries: Queries) -> HTTPRouteHandler:
         return _answer(found, {"etag": f'"{found.version}"'})
 
     return job
+
+
+def run_handler(queries: Queries) -> HTTPRouteHandler:
+    """Return the query of one run, which is answered from the log too."""
+
+    @get(
+        "/v1/runs/{run_id:str}",
+        opt=_opt("A run, with all its attempts", RunShown, RUNS_READ, {}),
+    )
+    async def run(request: HttpRequest, run_id: FromPath[str]) -> ASGIResponse:
+        return _answer(await queries.run(request.user, run_id))
+
+    return run
 
 
 def handlers(queries: Queries) -> list[HTTPRouteHandler]:
@@ -110,6 +123,7 @@ def handlers(queries: Queries) -> list[HTTPRouteHandler]:
 
     dead = {
         "job_id": _TEXT,
+        "label": {"type": "array", "items": _TEXT, "description": "of the job; name:value"},
         "cause": {"type": "string", "description": "of the end: attempts, age, lost, status …"},
         "since": {"type": "string", "description": "RFC 3339: they ended then, or later"},
         "until": {"type": "string", "description": "RFC 3339: they ended then, or before"},
@@ -124,7 +138,7 @@ def handlers(queries: Queries) -> list[HTTPRouteHandler]:
         return _answer(
             await queries.dead_letters(
                 request.user,
-                dead_filter(asked),
+                dead_filter(asked, asked.getall("label", [])),
                 limit=asked.get("limit"),
                 cursor=asked.get("cursor"),
                 position=asked.get("position"),

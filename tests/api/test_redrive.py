@@ -9,9 +9,12 @@ import pytest
 
 from domain.catalogue import DomainEvent
 from domain.ids import RUN, parse
+from domain.job.redrive import KEPT_MS
 from domain.run.decide import Grant, Result, first_lease, report
 from domain.run.events import FAILED, OK
 from domain.run.state import InFlight, Ready
+from domain.schedule.once import read_instant
+from queryside import dead_letters
 from tests.api.test_queries import fire
 from tests.api.world import JOB, World
 
@@ -95,6 +98,63 @@ def test_dead_letters_are_filtered_by_job_cause_and_time(world: World, job: str)
     assert len(letters(world, f"?job_id={job}&since={ended}")) == 2
     assert len(letters(world, f"?job_id={job}&until={ended}")) == 2
     assert len(letters(world, f"?job_id={job}&since={ended}&until={ended}")) == 1
+
+
+def test_dead_letters_are_filtered_and_redriven_by_the_labels_of_their_jobs(
+    world: World, job: str
+) -> None:
+    labels = {"team": "billing", "tier": "1"}
+    other = world.define(HOURLY | {"labels": labels})["job_id"]
+    die(world, 2)
+    assert {item["job_id"] for item in letters(world)} == {job, other}
+    assert [item["job_id"] for item in letters(world, "?label=team:billing")] == [other] * 2
+    assert len(letters(world, "?label=team:billing&label=tier:1")) == 2
+    assert letters(world, "?label=team:billing&label=tier:2") == []
+    assert letters(world, f"?label=team:billing&job_id={job}") == []
+    assert letters(world, "?label=team:billing", key=world.other_key) == []
+    page = world.send("GET", "/v1/dead-letters?label=team:billing&limit=1").json()
+    rest = f"/v1/dead-letters?label=team:billing&limit=1&cursor={page['next_cursor']}"
+    assert len(world.send("GET", rest).json()["items"]) == 1
+    answer = redrive(world, {"labels": labels})
+    assert (answer["found"], answer["runs"], answer["jobs"]) == (2, 2, 1)
+    assert redrive(world, {"labels": labels})["found"] == 0
+    assert redrive(world, {"labels": {"team": "nobody"}})["found"] == 0
+    assert redrive(world, {"dry_run": True})["found"] == 4
+
+
+def test_a_filter_by_labels_looks_at_so_many_jobs_and_says_so(
+    world: World, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letters, "JOBS_MAX", 1)
+    world.define(HOURLY | {"labels": {"team": "billing"}})
+    die(world)
+    for found in (
+        world.send("GET", "/v1/dead-letters?label=team:billing"),
+        world.send("POST", "/v1/dead-letters/redrive", {"labels": {"team": "billing"}}),
+    ):
+        assert found.status_code == 422
+        assert "shorter time" in found.json()["detail"]
+
+
+def test_a_dead_letter_ages_out_and_its_run_still_tells(world: World, job: str) -> None:
+    second, first = letters(world)
+    until = read_instant(first["redrivable_until"])
+    assert until == read_instant(first["ended_at"]) + KEPT_MS
+    world.clock.advance_ms(until - world.clock.now())
+    assert [item["run_id"] for item in letters(world)] == [second["run_id"], first["run_id"]]
+    assert redrive(world, {"dry_run": True})["runs"] == 2
+    world.clock.advance_ms(1)
+    assert [item["run_id"] for item in letters(world)] == [second["run_id"]]
+    assert redrive(world, {"dry_run": True})["found"] == 1
+    stored = world.stored()
+    found = world.send("POST", f"/v1/runs/{first['run_id']}/redrive")
+    assert (found.status_code, found.json()["type"]) == (409, "/problems/aged_out")
+    assert first["redrivable_until"] in found.json()["detail"]
+    assert world.stored() == stored
+    run = world.send("GET", f"/v1/runs/{first['run_id']}").json()
+    assert (run["status"], run["redrivable_until"]) == ("dead", first["redrivable_until"])
+    assert run["attempts"] == first["attempts"]
+    assert redrive(world, {})["runs"] == 1
 
 
 def test_pages_follow_their_cursors_there_and_back(world: World, job: str) -> None:
@@ -232,6 +292,10 @@ def test_a_repeat_of_a_bulk_redrive_adds_nothing(world: World, job: str) -> None
         ({"strange": 1}, "/strange"),
         ({"job_id": "jb_0"}, "/job_id"),
         ({"job_id": 7}, "/job_id"),
+        ({"labels": {}}, "/labels"),
+        ({"labels": ["team"]}, "/labels"),
+        ({"labels": {"team": 7}}, "/labels/team"),
+        ({"labels": {str(n): "" for n in range(11)}}, "/labels"),
         ({"cause": ""}, "/cause"),
         ({"cause": "x" * 65}, "/cause"),
         ({"since": "yesterday"}, "/since"),
@@ -263,6 +327,7 @@ def test_a_value_that_cannot_be_is_refused_by_name(
     [
         ("job_id=jb_0", "job_id"),
         ("cause=", "cause"),
+        ("label=team", "label"),
         ("since=now", "since"),
         ("until=2025", "until"),
         ("since=2025-11-30T01:00:00Z&until=2025-11-30T00:00:00Z", "since"),

@@ -7,15 +7,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
+import msgspec
 
-from commandside.callback_reactor import CallbackView, ReactorPorts
 from commandside.definition import Bounds
 from commandside.ports import Unavailable
 from domain.tenant import SCOPES, KeyRecord, mint, secret_hash
-from infra.faults import NoFaults
 from infra.memory.board import MemoryBoard, MemoryFreshness
 from infra.memory.calendars import MemoryCalendars
-from infra.memory.callbacks import MemoryCallbackDefaults, MemoryCallbackLog
 from infra.memory.clock import VirtualClock
 from infra.memory.command_log import MemoryCommandLog
 from infra.memory.demand import MemoryDemand
@@ -23,14 +21,14 @@ from infra.memory.feed import MemoryFeed, MemoryPositions
 from infra.memory.history import MemoryHistories, MemoryHistory, MemoryRuns
 from infra.memory.keys import MemoryKeys
 from infra.memory.log import MemoryLog
+from infra.memory.payloads import MemoryPayloadList, MemoryPayloadStore
 from infra.memory.secret_store import MemorySecretStore
 from infra.memory.vault import MemoryVault
 from infra.memory.views import MemoryBoardStore, MemoryParking
 from infra.vault import pepper
-from infra.web import WebPorts, build_app
+from infra.web import WebPorts, build_app, collector
 from projections.runner import BoardView, HistoryView, Projector
 from queryside.queries import Views
-from tests.commandside.scene import Telemetry
 
 START = 1_764_460_800_000
 """2025-11-30T00:00:00Z."""
@@ -72,8 +70,8 @@ class World:
         self.vault = MemoryVault()
         self.secrets = MemorySecretStore(self.clock.now)
         self.calendars = MemoryCalendars(self.clock.now)
-        self.callbacks = MemoryCallbackDefaults(self.clock.now)
-        self.figures = Telemetry()
+        self.objects = MemoryPayloadStore()
+        self.written = MemoryPayloadList(self.clock.now)
         self.positions = MemoryPositions()
         board = MemoryBoardStore(self.positions)
         self.histories = MemoryHistories()
@@ -82,16 +80,6 @@ class World:
             [
                 BoardView(board),
                 HistoryView(MemoryHistory(self.histories), self.positions),
-                CallbackView(
-                    ReactorPorts(
-                        MemoryCallbackLog(self.log, self.callbacks),
-                        self.vault,
-                        self.positions,
-                        NoFaults(),
-                        self.figures,
-                        self.clock.now,
-                    )
-                ),
             ],
             self.positions,
             MemoryParking(),
@@ -116,12 +104,19 @@ class World:
             self.clock.now,
             self.new_id,
             self.calendars,
-            self.callbacks,
+            self.objects,
+            self.written,
             bounds or Bounds(),
         )
-        self.app = build_app(self.ports, command=command, query=query)
+        self._command, self._query = command, query
+        self.serve()
         self.key = self.add_key(b"t" * 16)
         self.other_key = self.add_key(b"u" * 16)
+
+    def serve(self, **ports: Any) -> None:
+        """Begin anew, with other adapters for these ports."""
+        self.ports = msgspec.structs.replace(self.ports, **ports)
+        self.app = build_app(self.ports, command=self._command, query=self._query)
 
     def new_id(self, size: int) -> bytes:
         """Return bytes that differ from all before."""
@@ -138,6 +133,10 @@ class World:
         """Let the views read everything."""
         while self.projector.run_one_batch(self.clock.tick()) == 0:
             pass
+
+    def collect(self) -> int:
+        """Look at the large payloads whose time has come; return how many were deleted."""
+        return asyncio.run(collector(self.ports).sweep())
 
     # ------------------------------------------------------------ requests
 

@@ -23,6 +23,7 @@ from infra.memory.clock import VirtualClock
 from infra.memory.due_index import MemoryDueIndex
 from infra.memory.fire_log import Fate, MemoryFireLog
 from infra.memory.log import MemoryLog
+from infra.memory.payloads import MemoryPayloadReads, MemoryPayloadStore
 from infra.memory.ready_queue import MemoryBroker, MemoryReadyQueue
 from infra.memory.secret_store import MemorySecretStore
 from infra.memory.targets import MemoryDeliverer, Reply
@@ -96,6 +97,7 @@ class Scene:
         self.sender = MemoryReadyQueue(self.broker, produces=True, consumes=False)
         self.vault = MemoryVault()
         self.secrets = MemorySecretStore(self.clock.now)
+        self.objects = MemoryPayloadStore()
         self.telemetry = Telemetry()
         self.faults = Faults()
         self.heap_max, self.host_share = heap_max, host_share
@@ -114,11 +116,13 @@ class Scene:
         """Start a dispatcher as a new process would; the old one is forgotten as it stands."""
         self.fire_log = MemoryFireLog(self.log, STRIPES, self._fate)
         self.queue = MemoryReadyQueue(self.broker, produces=False, consumes=True)
+        self.reads = MemoryPayloadReads(self.objects)
         ports = DispatcherPorts(
             self.fire_log,
             self.deliverer,
             self.vault,
             self.secrets,
+            self.reads,
             self.faults,
             self.telemetry,
             self._new_id,

@@ -74,6 +74,20 @@ class JobBoardContract:
     def boards(self) -> Boards:
         raise NotImplementedError
 
+    def test_the_jobs_that_have_labels_are_told_of_those_that_are_asked_for(
+        self, boards: Boards
+    ) -> None:
+        boards.write([row(1), row(2), row(3, tenant_id=OTHER), row(4, labels=())], {})
+
+        def labelled(*labels: tuple[str, str]) -> list[bytes]:
+            asked = [job_id(number) for number in (1, 2, 3, 4, 9)]
+            return sorted(boards.board.labelled(TENANT, asked, labels))
+
+        assert labelled(("team", "a")) == [job_id(1), job_id(2)]
+        assert labelled(("team", "a"), ("n", "2")) == [job_id(2)]
+        assert labelled(("team", "b")) == []
+        assert boards.board.labelled(TENANT, [job_id(2)], [("team", "a")]) == [job_id(2)]
+
     def test_a_row_comes_back_as_it_was_written(self, boards: Boards) -> None:
         boards.write([row(1)], {})
         (line,) = boards.board.page(TENANT, ANY, None, 10)

@@ -301,9 +301,17 @@ class RunHistoryContract:
             DeadFilter(since=NOON + 4): [other],
             DeadFilter(until=NOON + 3): [dead],
             DeadFilter(JOB, "attempts"): [],
+            DeadFilter(jobs=(OTHER_JOB,)): [other],
+            DeadFilter(jobs=(OTHER_JOB, JOB)): [other, dead],
+            DeadFilter(JOB, jobs=(OTHER_JOB,)): [],
+            DeadFilter(jobs=()): [],
         }
         for asked, rows in wanted.items():
             assert runs.dead_rows(TENANT, asked, None, 10) == rows, asked
+            jobs = {row.job_id for row in rows}
+            assert set(runs.dead_jobs(TENANT, asked, 10)) == jobs, asked
+        assert len(runs.dead_jobs(TENANT, DeadFilter(), 1)) == 1
+        assert runs.dead_jobs(OTHER_TENANT, DeadFilter(), 10) == []
 
     def test_pages_of_dead_runs_begin_beside_their_edge(
         self, store: HistoryStore, runs: RunHistory

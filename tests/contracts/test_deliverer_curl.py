@@ -2,10 +2,8 @@
 
 import select
 import socket
-import ssl
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -17,7 +15,7 @@ from infra.targets.addresses import AddressBook
 from infra.targets.curl import CurlDeliverer
 from infra.targets.resolver import Found
 from tests.contracts.deliverer import Behaviour, HttpContract, HttpWorld
-from tests.contracts.target_server import PATIENCE_S, TargetServer
+from tests.engines.sink import PATIENCE_S, TargetServer
 
 replace = msgspec.structs.replace
 
@@ -27,16 +25,23 @@ class Names:
 
     def __init__(self) -> None:
         self.table: dict[str, tuple[str, ...]] = {}
+        self.silent = False
+        """No lookup ends."""
         self.asked: list[str] = []
+        self.forgotten: list[str] = []
         self._ended: list[str] = []
         self._wake, self._waker = socket.socketpair()
 
     def ask(self, name: str, tenant_id: bytes) -> Found | None:
         assert len(tenant_id) == 16
         self.asked.append(name)
-        self._ended.append(name)
-        self._waker.send(b"\0")
+        if not self.silent:
+            self._ended.append(name)
+            self._waker.send(b"\0")
         return None
+
+    def forget(self, name: str) -> None:
+        self.forgotten.append(name)
 
     def collect(self) -> list[tuple[str, Found]]:
         ended, self._ended = self._ended, []
@@ -256,6 +261,25 @@ def test_a_name_that_turns_private_is_refused_although_a_connection_is_open(
     assert len(sockets.server.requests) == 1
 
 
+def test_a_name_that_never_comes_costs_a_call_its_deadline_and_no_more(
+    sockets: SocketWorld,
+) -> None:
+    sockets.names.silent = True
+    quick, slow = (
+        replace(sockets.call(token), host="hook.example.com", timeout_ms=timeout_ms)
+        for token, timeout_ms in ((1, 200), (2, 700))
+    )
+    sockets.deliverer.submit([quick, slow])
+    (first,) = sockets.answers(1)
+    assert (first.token, first.status, first.error, first.sent) == (1, 0, "timeout", False)
+    assert sockets.names.forgotten == []
+    (second,) = sockets.answers(1)
+    assert (second.token, second.error) == (2, "timeout")
+    assert sockets.names.forgotten == ["hook.example.com"]
+    assert sockets.deliverer.in_flight == 0
+    assert sockets.server.connections == 0
+
+
 def test_loopback_is_refused_by_default(sockets: SocketWorld) -> None:
     strict = CurlDeliverer(AddressBook(address_rules()), Names())
     strict.submit([sockets.call(1)])
@@ -270,7 +294,7 @@ def test_a_peer_that_the_book_refuses_is_never_connected_to(sockets: SocketWorld
 
         seen = 0
 
-        def allowed(self, address: str, port: int) -> bool:
+        def allowed(self, address: str, port: int, host: str = "") -> bool:
             self.seen += 1
             return self.seen == 1
 
@@ -344,17 +368,6 @@ def test_what_is_not_tls_is_a_tls_error() -> None:
     assert (answer.error, answer.sent) == ("tls", False)
 
 
-def test_a_certificate_that_nobody_vouches_for_is_a_tls_error(tmp_path: Path) -> None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(self_signed(tmp_path))
-    with TargetServer(context) as server:
-        world = SocketWorld(server)
-        answer = world.one(replace(world.call(1), scheme="https"))
-        world.deliverer.close()
-    assert (answer.error, answer.sent) == ("tls", False)
-    assert server.requests == []
-
-
 def test_an_owner_can_wait_for_its_sockets_beside_its_own(sockets: SocketWorld) -> None:
     def all_sockets() -> Sockets:
         return sockets.deliverer.sockets()
@@ -379,36 +392,3 @@ def test_what_ended_at_once_wakes_an_owner_that_sleeps(sockets: SocketWorld) -> 
     readable, writable = sockets.deliverer.sockets()
     assert any(select.select(readable, writable, (), PATIENCE_S))
     assert sockets.deliverer.timeout_ms() == 0
-
-
-def self_signed(folder: Path) -> Path:
-    """Return a file with a key and a certificate that it signed itself."""
-    import datetime as dt
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    now = dt.datetime.now(dt.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .sign(key, hashes.SHA256())
-    )
-    file = folder / "self-signed.pem"
-    file.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        + certificate.public_bytes(serialization.Encoding.PEM)
-    )
-    return file

@@ -18,8 +18,8 @@ from infra.targets.curl import CurlDeliverer
 from infra.targets.pending import DROPPED_MAX, Outcome, Pending, Ticket
 from infra.targets.routing import RoutingDeliverer
 from tests.contracts import queues
-from tests.contracts.target_server import PATIENCE_S, TargetServer
 from tests.contracts.test_deliverer_curl import Names
+from tests.engines.sink import PATIENCE_S, TargetServer
 
 CONCURRENCY = 8
 GRANTS = {

@@ -113,6 +113,11 @@ class Cell:
             timeout=30,
         )
 
+    @property
+    def payloads(self) -> Path:
+        """The folder of large payloads."""
+        return self._folder / "payloads"
+
     def connect(self, text: str) -> None:
         """Give roles that start from now on these connections to brokers."""
         file = self._folder / "connections.toml"

@@ -42,6 +42,7 @@ class Receiver:
         self.headers: dict[str, str] = {}
         """Of every answer."""
         self._got: list[Got] = []
+        self._answers: dict[int, tuple[int, int]] = {}
         self._changed = threading.Condition()
         self._server = _Server(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
@@ -56,6 +57,12 @@ class Receiver:
         """Everything so far, in the order of arrival."""
         with self._changed:
             return list(self._got)
+
+    @property
+    def answers(self) -> list[tuple[Got, int, int]]:
+        """Everything so far with its status and when that was sent (µs); 0 where it was not."""
+        with self._changed:
+            return [(got, *self._answers.get(id(got), (0, 0))) for got in self._got]
 
     def wait(self, enough: Callable[[list[Got]], bool], seconds: float = WAIT_S) -> list[Got]:
         """Wait until what came is enough, and return it."""
@@ -94,6 +101,8 @@ class Receiver:
                     self.send_header(name, value)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
+                with receiver._changed:
+                    receiver._answers[id(got)] = status, time.time_ns() // 1_000
 
             def log_message(self, *_: Any) -> None:
                 """Say nothing."""

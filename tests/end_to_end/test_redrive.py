@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import httpx
+
 from infra.embedded.processes import wait_until
 from tests.end_to_end.cell import Cell
 from tests.end_to_end.receiver import Got, Receiver
@@ -16,6 +18,7 @@ def refused(receiver: Receiver, name: str) -> dict[str, Any]:
         "schedule": "0 0 1 1 *",
         "timezone": "UTC",
         "name": name,
+        "labels": {"order": name},
         "target": {"kind": "http", "url": f"{receiver.url}/{name}", "method": "POST"},
         "payload": {"order": name},
         "retry": {"max_attempts": 1},
@@ -41,8 +44,9 @@ def test_what_a_receiver_refused_comes_again_with_its_key_and_body(
     module_cell: Cell, receiver: Receiver
 ) -> None:
     cell = module_cell
-    for role in ("api", "scheduler", "dispatcher", "projector"):
+    for role in ("api", "scheduler", "dispatcher"):
         cell.start(role).started()
+    projector = cell.start("projector").started()
     receiver.answer = lambda _: 503
     jobs = [cell.define(refused(receiver, name))["job_id"] for name in ("a", "b", "c")]
     for job in jobs:
@@ -51,6 +55,14 @@ def test_what_a_receiver_refused_comes_again_with_its_key_and_body(
     letters = dead_letters(cell, 3)
     assert {letter["job_id"] for letter in letters} == set(jobs)
     assert all(letter["attempts"][0]["status"] == 503 for letter in letters)
+
+    labelled = cell.client.get("/v1/dead-letters", params={"label": "order:b"}).json()["items"]
+    assert [letter["job_id"] for letter in labelled] == [jobs[1]]
+    for letter in letters:
+        alone = cell.client.get(f"/v1/runs/{letter['run_id']}")
+        assert alone.json() == letter, "the log and its copy tell the same"
+    figures = httpx.get(f"{projector.ops}/metrics").text
+    assert 'tocsin_dead_letters_total{role="projector"} 3.0' in figures
 
     receiver.answer = lambda _: 200
     for job in jobs:

@@ -12,6 +12,7 @@ from commandside.asked import Done, Sent
 from commandside.calendars import TenantCalendars
 from commandside.definition import Bounds, Definitions
 from commandside.jobs import Jobs
+from commandside.payloads import Payloads
 from commandside.secret_keeper import SecretKeeper
 from domain.opaque import POSITION, Seal
 from domain.schedule import zone
@@ -19,6 +20,7 @@ from domain.tenant import SCOPES, Caller
 from infra.clock import DatabaseClock, wall_ms
 from infra.ics import read_ics
 from infra.memory.calendars import MemoryCalendars
+from infra.memory.payloads import MemoryPayloadList, MemoryPayloadStore
 from infra.memory.secret_store import MemorySecretStore
 from infra.memory.vault import MemoryVault
 from infra.postgres.command_log import PostgresCommandLog
@@ -45,6 +47,7 @@ def test_definitions_side_by_side_fill_the_window_evenly(log_database: str) -> N
             SecretKeeper(MemorySecretStore(wall_ms)),
             Definitions(Bounds()),
             TenantCalendars(MemoryCalendars(wall_ms), log, read_ics, wall_ms),
+            Payloads(MemoryPayloadStore(), MemoryPayloadList(wall_ms)),
             now=wall_ms,
             new_id=token_bytes,
             positions=Seal(bytes(32), POSITION),

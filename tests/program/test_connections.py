@@ -102,3 +102,25 @@ def test_the_doctor_shows_connections_without_their_secrets(tmp_path: Path) -> N
     assert "sqs connection 'eu' to eu-west-1" in text
     assert "s3cr3t" not in repr(found)
     assert all(finding.how != doctor.WRONG for finding in found)
+
+
+def test_the_doctor_shows_every_rule_on_addresses(tmp_path: Path) -> None:
+    settings = replaced(Settings(), "data", dir=str(tmp_path / "data"))
+    settings = replaced(
+        settings,
+        "targets",
+        allow=("10.1.0.0/16",),
+        ports=(9_000,),
+        closed_ports=(5_432,),
+        hosts=("billing.corp", "*.svc.corp"),
+        deny=("93.184.216.0/24",),
+    )
+    found = {f.text: f.how for f in doctor.findings(settings) if f.about == "targets"}
+    wanted = {
+        "private addresses that every tenant may call: 10.1.0.0/16": doctor.NOTE,
+        "names that may lead into private networks: billing.corp, *.svc.corp": doctor.NOTE,
+        "addresses that nobody may call: 93.184.216.0/24": doctor.OK,
+        "ports of public addresses open beside 80, 443, 8080, 8443: 9000": doctor.NOTE,
+        "ports closed on addresses that are not public: 5432": doctor.OK,
+    }
+    assert {text: found[text] for text in wanted} == wanted

@@ -23,10 +23,12 @@ def test_exported_settings_are_read_back_as_they_were() -> None:
     settings = Settings()
     for section in msgspec.structs.fields(Settings):
         for field in msgspec.structs.fields(section.type):
-            if field.name not in ("ports", "closed_ports"):
+            if field.name not in ("ports", "closed_ports", "hosts", "store", "endpoint"):
                 value = another(field.default)
                 settings = replaced(settings, section.name, **{field.name: value})
     settings = replaced(settings, "targets", ports=(9_000, 9_001), closed_ports=(9_002, 1))
+    settings = replaced(settings, "targets", hosts=("billing.corp", "*.svc.corp"))
+    settings = replaced(settings, "payloads", store="s3://bucket/p", endpoint="http://minio:9000")
     assert load(environment=exported(settings)) == settings
 
 
@@ -51,6 +53,15 @@ def test_a_wrong_value_is_named_with_its_source_and_what_is_allowed() -> None:
         load(environment={"TOCSIN_API_PORT": "70000"})
     assert "api.port = '70000' (from TOCSIN_API_PORT)" in str(error.value)
     assert "from 0 to 65535" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("hosts", "10.0.0.1"), ("hosts", "Billing.corp"), ("hosts", "a..b"), ("deny", "10.0.0.1/8")],
+)
+def test_a_rule_on_addresses_that_cannot_be_is_refused(name: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=f"targets.{name}"):
+        load(environment={f"TOCSIN_TARGETS_{name.upper()}": value})
 
 
 def test_a_variable_that_is_no_setting_is_refused() -> None:

@@ -7,9 +7,10 @@ import pytest
 
 from domain.job import events as je
 from domain.ports import Unavailable
+from infra.memory.history import MemoryHistory
 from projections import runner
 from projections.ports import Recorded
-from projections.runner import PERIOD_US, RETRY_MAX_US, RETRY_US
+from projections.runner import PERIOD_US, RETRY_MAX_US, RETRY_US, HistoryView
 from tests.contracts.jobs import minutely, spec
 from tests.projections.scripted import NOON, TENANT, Stage, Tick, fired, run_id
 
@@ -315,3 +316,20 @@ def test_the_same_events_have_the_same_token_and_others_another(stage: Stage) ->
     stage.positions.forget(HISTORY)
     stage.projector(stage.history).run_one_batch(Tick())
     assert tokens[0] == tokens[1] != tokens[2]
+
+
+def test_runs_that_ended_dead_are_told_when_they_are_kept_and_not_before(stage: Stage) -> None:
+    told: list[int] = []
+    view = HistoryView(MemoryHistory(stage.engine), stage.positions, dead=told.append)
+    stage.log.write(run_id(1), fired(1, "dead"))
+    stage.log.write(run_id(2), fired(2))
+    stage.log.write(run_id(3), fired(3, "dead"), shard=1)
+    projector = stage.projector(view)
+    stage.engine.away = True
+    with pytest.raises(Unavailable):
+        projector.run_one_batch(Tick())
+    assert sum(told) == 0
+    stage.engine.away = False
+    projector.run_one_batch(Tick(RETRY_US))
+    projector.run_one_batch(Tick(RETRY_US + PERIOD_US))
+    assert sum(told) == 2

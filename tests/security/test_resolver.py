@@ -3,88 +3,38 @@
 import contextlib
 import select
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
-import dns.flags
-import dns.message
-import dns.rcode
-import dns.rdatatype
-import dns.rrset
 import pytest
 
 from infra.targets.resolver import ADDRESSES_MAX, THREADS_OF_A_TENANT, Found, ThreadedResolver
+from tests.engines.name_server import NameServer, Says
 
 PATIENCE_S: Final = 20.0
-Zone = Callable[[str, str], list[str] | None]
-"""(name, record type) → lines of the answer; none: there is no such name."""
+DEAD: Final = tuple(f"silent{n}.example.com" for n in range(4 * THREADS_OF_A_TENANT))
 
 A: Final = b"a" * 16
 B: Final = b"b" * 16
 
 
-class NameServer:
-    """A name server on loopback; names that begin with `silent` get no answer."""
-
-    def __init__(self, zone: Zone) -> None:
-        self.asked: list[str] = []
-        self._zone = zone
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.bind(("127.0.0.1", 0))
-        self.port: int = self._socket.getsockname()[1]
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
-
-    def close(self) -> None:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as last:
-            last.sendto(b"end", ("127.0.0.1", self.port))
-        self._thread.join(PATIENCE_S)
-        self._socket.close()
-
-    def _serve(self) -> None:
-        while True:
-            data, peer = self._socket.recvfrom(4096)
-            if data == b"end":
-                return
-            query = dns.message.from_wire(data)
-            name = query.question[0].name.to_text(omit_final_dot=True)
-            kind = dns.rdatatype.to_text(query.question[0].rdtype)
-            self.asked.append(f"{name} {kind}")
-            if name.startswith("silent"):
-                continue
-            reply = dns.message.make_response(query)
-            reply.flags |= dns.flags.RA
-            lines = self._zone(name, kind)
-            if lines is None:
-                reply.set_rcode(dns.rcode.NXDOMAIN)
-            for line in lines or ():
-                owner, ttl, record, value = line.split()
-                reply.answer.append(dns.rrset.from_text(owner + ".", int(ttl), "IN", record, value))
-            self._socket.sendto(reply.to_wire(), peer)
-
-
-def zone(name: str, kind: str) -> list[str] | None:
-    if name == "hook.example.com":
-        value = "192.0.2.7" if kind == "A" else "2001:db8::7"
-        return [f"{name} 60 {kind} {value}"]
-    if name == "moving.example.com":
-        return [f"{name} 5 A 192.0.2.8"] if kind == "A" else [f"{name} 25 AAAA 2001:db8::8"]
-    if name == "many.example.com" and kind == "A":
-        return [f"{name} 60 A 192.0.2.{n}" for n in range(ADDRESSES_MAX + 1)]
-    if name == "chain.example.com" and kind == "A":
-        links = [f"c{n}.example.com" for n in range(12)]
-        aliases = zip([name, *links], links, strict=False)
-        return [*(f"{a} 60 CNAME {b}." for a, b in aliases), f"{links[-1]} 60 A 192.0.2.1"]
-    if name.endswith(".example.com") and not name.startswith("no"):
-        return []
-    return None
+def told(server: NameServer) -> None:
+    hook, moving = "hook.example.com", "moving.example.com"
+    server.address(hook, "192.0.2.7", "2001:db8::7")
+    server.tell(moving, "A", Says((f"{moving} 5 A 192.0.2.8",)))
+    server.tell(moving, "AAAA", Says((f"{moving} 25 AAAA 2001:db8::8",)))
+    server.address("nothing.example.com")
+    server.address("many.example.com", *(f"192.0.2.{n}" for n in range(ADDRESSES_MAX + 1)))
+    server.alias("chain.example.com", 12, "192.0.2.1")
+    for name in ("silent.example.com", *DEAD):
+        server.silent(name)
 
 
 @pytest.fixture
 def server() -> Iterator[NameServer]:
-    with contextlib.closing(NameServer(zone)) as made:
+    with NameServer() as made:
+        told(made)
         yield made
 
 
@@ -151,8 +101,7 @@ def test_a_name_server_that_is_silent_is_given_up(resolver: ThreadedResolver) ->
 
 
 def test_one_tenants_dead_names_do_not_hold_up_another_tenant(resolver: ThreadedResolver) -> None:
-    dead = [f"silent{n}.example.com" for n in range(4 * THREADS_OF_A_TENANT)]
-    for name in dead:
+    for name in DEAD:
         resolver.ask(name, A)
     resolver.ask("hook.example.com", B)
     ended: list[str] = []
@@ -161,6 +110,32 @@ def test_one_tenants_dead_names_do_not_hold_up_another_tenant(resolver: Threaded
         select.select([resolver], (), (), 1.0)
         ended += [name for name, _ in resolver.collect()]
     assert ended[0] == "hook.example.com"
+
+
+def test_a_name_that_stands_in_another_tenants_row_is_looked_up_in_the_first_turn(
+    resolver: ThreadedResolver,
+) -> None:
+    for name in (*DEAD, "hook.example.com"):
+        resolver.ask(name, A)
+    resolver.ask("hook.example.com", B)
+    ended: list[str] = []
+    until = time.monotonic() + PATIENCE_S
+    while "hook.example.com" not in ended and time.monotonic() < until:
+        select.select([resolver], (), (), 1.0)
+        ended += [name for name, _ in resolver.collect()]
+    assert ended[0] == "hook.example.com"
+
+
+def test_a_name_that_nobody_waits_for_any_more_is_not_looked_up(
+    server: NameServer, resolver: ThreadedResolver
+) -> None:
+    for name in DEAD:
+        resolver.ask(name, A)
+    resolver.ask("moving.example.com", A)
+    resolver.forget("moving.example.com")
+    resolver.ask("hook.example.com", A)
+    wait_for(resolver, "hook.example.com")
+    assert server.questions("moving.example.com") == []
 
 
 def test_the_operating_system_is_not_asked(

@@ -26,6 +26,7 @@ from infra.memory.command_log import MemoryCommandLog
 from infra.memory.due_index import MemoryDueIndex
 from infra.memory.fire_log import Fate, MemoryFireLog
 from infra.memory.log import MemoryLog
+from infra.memory.payloads import MemoryPayloadReads, MemoryPayloadStore
 from infra.memory.ready_queue import MemoryBroker, MemoryReadyQueue
 from infra.memory.secret_store import MemorySecretStore
 from infra.memory.shard_leases import MemoryShardLeases
@@ -199,6 +200,7 @@ class _Dispatching:
             self._deliverer,
             MemoryVault(),
             MemorySecretStore(world.clock.now),
+            MemoryPayloadReads(MemoryPayloadStore()),
             faults,
             world.figures,
             world.random.randbytes,

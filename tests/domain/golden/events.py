@@ -4,10 +4,10 @@ from typing import Final
 
 import msgspec
 
-from domain.callback import CallbackOf, Callbacks
 from domain.catalogue import DomainEvent
 from domain.ids import REDRIVE, REDRIVE_OWN
 from domain.job import events as job
+from domain.payload import PayloadRef
 from domain.retry import RetryPolicy
 from domain.run import events as run
 from domain.schedule.exclusion import Exclusion, packed
@@ -113,14 +113,8 @@ NAMING_SPEC: Final = msgspec.structs.replace(
     ),
 )
 PLACED_SPEC: Final = msgspec.structs.replace(NAMING_SPEC, spread_ms=4_000)
-TOLD: Final = Callbacks(
-    HttpTarget("https", "example.com", 443, "/ok", "PUT", SEALED, "https://example.com/ok"),
-    KafkaTarget("main", "failures", "", ()),
-    None,
-    (2,),
-)
-TELLING_SPEC: Final = msgspec.structs.replace(
-    PLACED_SPEC, callbacks=TOLD, callback_of=CallbackOf(JOB, RUN, RUN, 5, 1, 3)
+STORED_SPEC: Final = msgspec.structs.replace(
+    PLACED_SPEC, payload_ref=PayloadRef(bytes(range(32)), 1_048_607)
 )
 
 EVENTS: Final[dict[str, DomainEvent]] = {
@@ -171,16 +165,16 @@ EVENTS: Final[dict[str, DomainEvent]] = {
     "job.defined.v1 placed kafka": _to(KafkaTarget("main", "orders", "customer-7", SEALED)),
     "job.defined.v1 placed amqp": _to(AmqpTarget("rabbit", "events", "order.created", SEALED)),
     "job.defined.v1 placed sqs": _to(SqsTarget("eu", "orders.fifo", "customer-7", SEALED)),
-    "job.defined.v1 telling least": job.Defined(AT, TENANT, 1, PLAIN_SPEC, AT - 1),
-    "job.defined.v1 telling full": job.Defined(
-        AT, TENANT, 2, TELLING_SPEC, AT, "invoices", "k_0123", "2026b"
+    "job.defined.v1 stored least": job.Defined(AT, TENANT, 1, PLAIN_SPEC, AT - 1),
+    "job.defined.v1 stored full": job.Defined(
+        AT, TENANT, 2, STORED_SPEC, AT, "invoices", "k_0123", "2026b"
     ),
-    "job.revised.v1 telling full": job.Revised(
-        AT, TELLING_SPEC, 3, AT, RUN, PASSED, "k_0123", "2026b", TENANT
+    "job.revised.v1 stored full": job.Revised(
+        AT, STORED_SPEC, 3, AT, RUN, PASSED, "k_0123", "2026b", TENANT
     ),
-    "job.defined.v1 telling kafka": _to(KafkaTarget("main", "orders", "customer-7", SEALED)),
-    "job.defined.v1 telling amqp": _to(AmqpTarget("rabbit", "events", "order.created", SEALED)),
-    "job.defined.v1 telling sqs": _to(SqsTarget("eu", "orders.fifo", "customer-7", SEALED)),
+    "job.defined.v1 stored kafka": _to(KafkaTarget("main", "orders", "customer-7", SEALED)),
+    "job.defined.v1 stored amqp": _to(AmqpTarget("rabbit", "events", "order.created", SEALED)),
+    "job.defined.v1 stored sqs": _to(SqsTarget("eu", "orders.fifo", "customer-7", SEALED)),
     "job.failing.v1 least": job.Failing(AT, AT, 0),
     "job.failing.v1 full": job.Failing(AT, AT, 2, TENANT),
     "job.revised.v1 least": job.Revised(AT, PLAIN_SPEC, 1, AT),

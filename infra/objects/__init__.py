@@ -1,0 +1,1 @@
+"""Large payloads in a folder or in a cloud's object store."""

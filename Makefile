@@ -15,7 +15,7 @@ ARGS ?=
 # Each worker has engines of its own, runs whole files, and ends the run if it dies.
 WORKERS ?= 2
 
-.PHONY: help up test check bench fmt lock docs clean
+.PHONY: help up test check bench fuzz fmt lock docs clean
 
 help:  ## Show what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -37,6 +37,9 @@ check: $(STAMP)  ## Lint, format, types, import rules, architecture tests
 
 bench: $(STAMP)  ## Measure: rates, lateness, CPU per fire
 	@$(BIN)/tocsin bench $(ARGS)
+
+fuzz: $(STAMP)  ## Fuzz parsers: make fuzz ARGS="url -max_total_time=600" (Linux)
+	@$(BIN)/python -m tests.fuzz.run $(ARGS)
 
 fmt: $(STAMP)  ## Format, and fix what can be fixed
 	@$(BIN)/ruff check --fix --exit-zero .

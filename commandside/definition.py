@@ -30,7 +30,7 @@ from domain.queue_target import Grants
 from domain.refusal import Refused, token
 from domain.retry import ONE_TIME_DEFAULT, RECURRING_DEFAULT, RetryPolicy, parse_retry
 from domain.strict_json import shown
-from domain.target import AddressRules, HttpTarget
+from domain.target import AddressRules
 
 PAYLOAD_BYTES_MAX: Final = 1024 * 1024
 TIMEOUT_MS: Final = 30_000
@@ -166,10 +166,9 @@ class Definitions:
             other = {name: value for name, value in values.items() if name not in _OTHER_VALUES}
             policy = self._policies.put(policies, other)
         found = {**policy, **target, **values}
-        if type(found["target"]) is not HttpTarget:
-            destination.judge_queue(
-                found["target"], len(found["payload"]), tenant_id, self.bounds.grants
-            )
+        destination.judge_sending(
+            found["target"], len(found["payload"]), tenant_id, self.bounds.grants
+        )
         return Asked(found, key)
 
     def outline(self, body: Mapping[str, Any], payload: bytes | None, at: int) -> Asked:
@@ -207,9 +206,9 @@ class Definitions:
             reader.refuse("/key", "the name of a job cannot be changed")
         found = reader.read(touched)
         target = found.get("target", old.target)
-        if type(target) is not HttpTarget and not found.keys().isdisjoint(("target", "payload")):
+        if not found.keys().isdisjoint(("target", "payload")):
             size = len(found["payload"]) if "payload" in found else destination.opened(old)
-            destination.judge_queue(target, size, tenant_id, self.bounds.grants)
+            destination.judge_sending(target, size, tenant_id, self.bounds.grants)
         return Asked(found)
 
 

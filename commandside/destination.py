@@ -130,8 +130,13 @@ def opened(spec: JobSpec) -> int:
     return max(size - SEAL_BYTES_MAX, min(size, 1))
 
 
-def judge_queue(target: Target, size: int, tenant_id: bytes, grants: Grants) -> None:
-    """Raise Problem where a queue is not open to this tenant, or cannot take such a payload."""
+def judge_sending(target: Target, size: int, tenant_id: bytes, grants: Grants) -> None:
+    """Raise Problem where a target takes no such payload, or is a queue closed to this tenant."""
+    if isinstance(target, HttpTarget):
+        if size and target.method == "HEAD":
+            refused = "a HEAD call has no body: name another method, or give no payload"
+            raise invalid([Refused("/payload", refused)])
+        return
     wrong: list[Reason] = []
     closed = judge(target, tenant_id, grants)
     if closed is not None:

@@ -127,6 +127,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "/target/headers/Idempotency-Key",
     ),
     "a header value that is a number": (target(headers={"X-A": 1}), "/target/headers/X-A"),
+    "a body for HEAD": (target(method="HEAD"), "/payload"),
     "two payloads": (changed(payload_text="x"), "/payload_text"),
     "bad base64": (changed(payload=..., payload_base64="%%%"), "/payload_base64"),
     "a type without a payload": (changed(payload=..., content_type="text/plain"), "/content_type"),

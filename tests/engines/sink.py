@@ -134,6 +134,11 @@ class TargetServer:
         """Close the connection after answering this path, without saying so."""
         self._last.add(path)
 
+    def tidy(self) -> None:
+        """Forget connections that have ended."""
+        self._threads = [one for one in self._threads if one.is_alive()]
+        self._open = [one for one in self._open if one.fileno() >= 0]
+
     def at(self, path: str) -> list[Request]:
         """Return the requests for a path."""
         return [request for request in self.requests if request.path == path]

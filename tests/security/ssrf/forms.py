@@ -17,7 +17,7 @@ from tests.engines.name_server import NameServer, Says
 
 HERE: Final = Path(__file__).parent
 _AUTHORITY: Final = re.compile(r"[^/]*/*([^/?#]*)")
-_PORT: Final = re.compile(r"(.*?):([0-9]{1,5})$", re.DOTALL)
+_PORT: Final = re.compile(r"(.*?):([0-9]{0,5})$", re.DOTALL)
 TURNS: Final = 4
 """Calls of a name: more than it has turns."""
 
@@ -78,7 +78,7 @@ def readings(url: str) -> Iterator[tuple[str, int]]:
         if match is not None:
             for text in (match[1], match[1].rpartition("@")[2], match[1].partition("@")[0]):
                 host = _PORT.match(text)
-                places.add((host[1], int(host[2])) if host else (text, 80))
+                places.add((host[1], int(host[2] or 80)) if host else (text, 80))
     for name, number in sorted(places):
         text = name.removeprefix("[").removesuffix("]")
         if text and text.isascii() and "\0" not in text:

@@ -22,6 +22,7 @@ from domain.envelope import Decision
 from domain.opaque import Seal
 from domain.run.state import Ready
 from domain.tenant import SCOPES, Caller
+from infra.faults import NoFaults
 from infra.ics import read_ics
 from infra.memory.calendars import MemoryCalendars
 from infra.memory.payloads import MemoryPayloadList, MemoryPayloadStore
@@ -118,7 +119,7 @@ def main() -> None:
         SecretKeeper(MemorySecretStore(lambda: AT)),
         definitions,
         TenantCalendars(MemoryCalendars(lambda: AT), log, read_ics, lambda: AT),
-        Payloads(MemoryPayloadStore(), MemoryPayloadList(lambda: AT)),
+        Payloads(MemoryPayloadStore(), MemoryPayloadList(lambda: AT), NoFaults()),
         now=lambda: AT,
         new_id=os.urandom,
         positions=Seal(bytes(32), "position"),

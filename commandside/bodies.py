@@ -2,12 +2,14 @@
 
 An object is read once for all that wait for it, and kept for the next fire. What cannot be read
 within the send deadline is given back uncalled, which costs an attempt of no kind, and its job is
-held from its next lease until the object has been read: a store that is away delays, and ends
-nothing. An object that is gone or altered ends the run, as nothing could mend that.
+held from its next lease until the object has been read, which is tried again and again: a store
+that is away delays, and ends nothing. An object that is gone or altered ends the run, as nothing
+could mend that.
 """
 
 from collections import OrderedDict, deque
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -23,8 +25,11 @@ KEPT_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of objects that are kept for the next fire."""
 HELD_MAX: Final = 100_000
 """Jobs held because of their objects; beyond it the first ones are tried again."""
-ASKED_MAX: Final = 2_000
-"""Objects asked for at once on behalf of held jobs."""
+PROBES: Final = 4
+"""Objects of held jobs that are asked for at once."""
+PROBE_US: Final = 2_000_000
+"""From a read that failed to the next on behalf of held jobs; one that did not is followed at once.
+"""
 
 
 class Bodies:
@@ -42,6 +47,7 @@ class Bodies:
         self._queue: deque[PayloadObject] = deque()
         self._kept: OrderedDict[PayloadObject, bytes] = OrderedDict()
         self._kept_bytes = 0
+        self._probe_us = 0
 
     def whole(self, flight: Flight, pinned: JobSpec, not_after_us: int) -> Waiting | None:
         """Return an attempt with its body in the spec, None where it has to wait for that."""
@@ -56,15 +62,6 @@ class Bodies:
         self.asked[wanted].append((flight, pinned, not_after_us))
         self.waiting += 1
         return None
-
-    def holds(self, job_id: bytes) -> bool:
-        """Tell whether a job's entries are not leased now; its object is asked for again."""
-        wanted = self.held.get(job_id)
-        if wanted is None:
-            return False
-        if len(self.asked) < ASKED_MAX:
-            self._ask(wanted)
-        return True
 
     def poll(self, mono_us: int) -> tuple[list[Waiting], list[tuple[Flight, str]]]:
         """Return the attempts that have their body, and those that have none, with the reason."""
@@ -85,8 +82,11 @@ class Bodies:
                 self._hold(read.object, waiting)
             elif self.held.get(read.object.job_id) == read.object:
                 del self.held[read.object.job_id]
+                self._probe_us = 0
         if self.waiting:
             without += [(flight, UNAVAILABLE) for flight in self._late(mono_us)]
+        if self.held and mono_us >= self._probe_us:
+            self._probe(mono_us)
         self._begin()
         return whole, without
 
@@ -103,6 +103,13 @@ class Bodies:
             self.asked[wanted] = []
             self._queue.append(wanted)
             self._begin()
+
+    def _probe(self, mono_us: int) -> None:
+        """Ask for the objects of some held jobs again; they take turns."""
+        self._probe_us = mono_us + PROBE_US
+        for job_id in list(islice(self.held, PROBES)):
+            self.held.move_to_end(job_id)
+            self._ask(self.held[job_id])
 
     def _begin(self) -> None:
         begun = [self._queue.popleft() for _ in range(min(self._reads.room, len(self._queue)))]

@@ -18,8 +18,9 @@ from enum import Enum
 from typing import Final
 
 from commandside.command_port import CommandLog
+from commandside.fault_points import PAYLOAD_DELETED
 from commandside.payload_port import GRACE_MS, PayloadList, PayloadObject, PayloadStore, Taken
-from commandside.ports import Standing
+from commandside.ports import FaultPoint, Standing
 from domain.job import events as e
 from domain.job import state as s
 
@@ -42,11 +43,12 @@ class Fate(Enum):
 class Collector:
     """Looks at objects, a page at a time. Raises Unavailable."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its ports
         self,
         log: CommandLog,
         store: PayloadStore,
         listed: PayloadList,
+        faults: FaultPoint,
         *,
         now: Callable[[], int],
         redrivable_ms: int,
@@ -55,6 +57,7 @@ class Collector:
         self._log = log
         self._store = store
         self._list = listed
+        self._faults = faults
         self._now = now
         self._redrivable_ms = redrivable_ms
 
@@ -89,6 +92,7 @@ class Collector:
         if collected:
             # In this order: what is cut off in between is deleted once more.
             await asyncio.to_thread(self._store.delete, collected)
+            self._faults.hit(PAYLOAD_DELETED)
             await self._list.forget(collected)
         return len(collected)
 

@@ -54,9 +54,20 @@ AUDITOR: Final[dict[str, str]] = {
 }
 """Points of the audit loop, and what is true there."""
 
+PAYLOAD_NOTED: Final = "payload_noted"
+PAYLOAD_WRITTEN: Final = "payload_written"
+PAYLOAD_DELETED: Final = "payload_deleted"
+
+API: Final[dict[str, str]] = {
+    PAYLOAD_NOTED: "a large payload is in the list; its object is not written",
+    PAYLOAD_WRITTEN: "the object of a large payload is written; no event names it",
+    PAYLOAD_DELETED: "an object that nothing needs is deleted; it is still in the list",
+}
+"""Points of the write API, and what is true there."""
+
 ROLES: Final[dict[str, dict[str, str]]] = {
     "dispatcher": DISPATCHER,
     "scheduler": SCHEDULER | AUDITOR,
     "auditor": SCHEDULER | AUDITOR,
 }
-"""Points by role."""
+"""Points by role, of those that run in virtual time too."""

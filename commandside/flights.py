@@ -43,6 +43,8 @@ AHEAD_US: Final = 250_000
 """Calls that will be started within this are leased already: a quarter of the send deadline."""
 DEFER_MS_MIN: Final = SECOND
 DEFER_MS_MAX: Final = 5 * MINUTE
+HELD_MS_MAX: Final = 30 * SECOND
+"""A run whose body could not be read is looked at again at least this often."""
 UNLIMITED: Final = 1 << 30
 
 
@@ -223,8 +225,9 @@ class Flights:
         """Put off the entries of jobs whose body could not be read, and return the others."""
         found: list[Entry] = []
         for entry in entries:
-            if self.bodies.holds(entry[2]):
-                self.defer(stripe, entry, at)
+            if entry[2] in self.bodies.held:
+                wait = min(max(at - entry[0], DEFER_MS_MIN), HELD_MS_MAX)
+                stripe.defers.append((entry, at + wait))
             else:
                 found.append(entry)
         return found
@@ -328,7 +331,7 @@ class Flights:
         for stripe, flights in zip(self.stripes, landed, strict=True):
             if flights:
                 stripe.add_reports(flights, tick.mono_us)
-        if self.bodies.asked:
+        if self.bodies.asked or self.bodies.held:
             self._take_bodies(tick)
         if answers:
             took = [answer.elapsed_us // 1_000 for answer in answers]

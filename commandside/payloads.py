@@ -14,6 +14,7 @@ import msgspec
 
 from commandside.begun import Begun
 from commandside.command_port import CommandLog
+from commandside.fault_points import PAYLOAD_NOTED, PAYLOAD_WRITTEN
 from commandside.payload_port import (
     APPEND_WITHIN_MS,
     INLINE_BYTES_MAX,
@@ -21,7 +22,7 @@ from commandside.payload_port import (
     PayloadStore,
     StoreAway,
 )
-from commandside.ports import Unavailable
+from commandside.ports import FaultPoint, Unavailable
 from commandside.sealing import Body, Unwritten
 from domain.envelope import Decision
 from domain.job import decide
@@ -41,10 +42,15 @@ class Payloads:
     """Writes bodies; raises StoreAway, Unavailable."""
 
     def __init__(
-        self, store: PayloadStore, written: PayloadList, *, inline_max: int = INLINE_BYTES_MAX
+        self,
+        store: PayloadStore,
+        written: PayloadList,
+        faults: FaultPoint,
+        *,
+        inline_max: int = INLINE_BYTES_MAX,
     ) -> None:
         """`inline_max`: bytes of a body that are kept in its job's events."""
-        self._store, self._list = store, written
+        self._store, self._list, self._faults = store, written, faults
         self.inline_max = inline_max
         self._turns = asyncio.Semaphore(WRITERS)
 
@@ -57,11 +63,13 @@ class Payloads:
             raise StoreAway(AWAY) from None
         try:
             noted_at = await self._list.note([body.object for body in bodies])
+            self._faults.hit(PAYLOAD_NOTED)
             objects = [(body.object, body.data) for body in bodies]
             try:
                 await asyncio.to_thread(self._store.put, objects)
             except StoreAway as error:
                 raise StoreAway(AWAY) from error
+            self._faults.hit(PAYLOAD_WRITTEN)
         finally:
             self._turns.release()
         for body in bodies:

@@ -44,7 +44,7 @@ from commandside.payload_port import (
     StoreAway,
 )
 from commandside.payloads import Payloads
-from commandside.ports import KeyGone, NewId, Resting, Vault
+from commandside.ports import FaultPoint, KeyGone, NewId, Resting, Vault
 from commandside.preview import Previews
 from commandside.redrive import Redrives
 from commandside.secret_keeper import SecretKeeper
@@ -57,6 +57,7 @@ from domain.problem import PARAMETER, Problem, invalid
 from domain.refusal import Refused
 from domain.schedule import zone
 from domain.tenant import Caller
+from infra.faults import NoFaults
 from infra.ics import read_ics
 from infra.languages.descriptor import CronTeller
 from infra.openapi import document
@@ -101,6 +102,7 @@ class WebPorts(msgspec.Struct, frozen=True):
     bounds: Bounds = Bounds()
     dead_kept_ms: int = KEPT_MS
     inline_bytes_max: int = INLINE_BYTES_MAX
+    faults: FaultPoint = NoFaults()
 
 
 Hook = Callable[[], Coroutine[Any, Any, None]]
@@ -141,7 +143,7 @@ def build_app(
             secrets,
             definitions,
             calendars,
-            Payloads(ports.objects, ports.written, inline_max=ports.inline_bytes_max),
+            Payloads(ports.objects, ports.written, ports.faults, inline_max=ports.inline_bytes_max),
             now=ports.now,
             new_id=ports.new_id,
             positions=positions,
@@ -196,6 +198,7 @@ def collector(ports: WebPorts) -> Collector:
         ports.log,
         ports.objects,
         ports.written,
+        ports.faults,
         now=ports.now,
         redrivable_ms=ports.dead_kept_ms,
     )

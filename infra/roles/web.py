@@ -117,6 +117,7 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
             bounds,
             settings.dead_letters.kept_days * DAY,
             settings.payloads.inline_max_bytes,
+            process.faults,
         )
         if command:
             turns += (

@@ -4,7 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeVar
 
+import msgspec
+import pytest
+
 from commandside.command_port import Accepted, BodyDiffers, CommandLog, Decide
+from commandside.ports import Unavailable
 from domain.envelope import Command, Decision, Rejected, RunAt, Slice
 from domain.job import decide as job
 from domain.job import events as je
@@ -130,6 +134,54 @@ class CommandLogContract:
         bench.run(scenario)
 
     # ---------------------------------------------------------------- load
+
+    def test_a_decision_is_committed_until_its_last_instant_and_not_after_it(
+        self, bench: Bench
+    ) -> None:
+        now = bench.now()
+        late, good = (
+            jobs.define(jobs.job_id(3, 64), jobs.spec(jobs.once(now + MINUTE)), now)
+            for _ in range(2)
+        )
+        late = msgspec.structs.replace(late, not_after=now - MINUTE)
+        good = msgspec.structs.replace(good, not_after=now + MINUTE)
+
+        async def scenario(log: CommandLog) -> list[object]:
+            made = await log.define_all([late, good])
+            return [*made, await log.standing(late.job_id), await log.standing(good.job_id)]
+
+        refused, made, nothing, standing = bench.run(scenario)
+        assert isinstance(refused, Unavailable)
+        assert isinstance(made, Accepted)
+        assert nothing is None
+        assert standing is not None
+
+    def test_a_command_is_committed_until_its_last_instant_and_not_after_it(
+        self, bench: Bench
+    ) -> None:
+        now = bench.now()
+        decision = jobs.define(jobs.job_id(3, 64), jobs.spec(jobs.minutely()), now)
+
+        def pausing_by(last: int) -> Decide:
+            def decide(
+                state: js.JobState | None, runs: tuple[rs.OpenRun, ...], at: int
+            ) -> job.Outcome:
+                outcome = job.pause(state, runs, by(at))
+                assert isinstance(outcome, Decision)
+                return msgspec.structs.replace(outcome, not_after=last)
+
+            return decide
+
+        async def scenario(log: CommandLog) -> Accepted | BodyDiffers | Rejected:
+            await log.define(decision)
+            with pytest.raises(Unavailable):
+                await log.command(decision.job_id, b"", b"", pausing_by(now - MINUTE))
+            standing = await log.standing(decision.job_id)
+            assert standing is not None
+            assert isinstance(standing.job, js.Active)
+            return await log.command(decision.job_id, b"", b"", pausing_by(now + MINUTE))
+
+        assert isinstance(accepted(bench.run(scenario)).job, js.Paused)
 
     def test_open_runs_are_counted_by_the_second_that_they_wake_in(self, bench: Bench) -> None:
         async def scenario(log: CommandLog) -> None:

@@ -136,10 +136,14 @@ class Cell:
 
     def restart(self, role: str) -> None:
         """Kill the processes of a role that run, and start one again."""
+        self.replace(role)
+
+    def replace(self, role: str, fault: str = "") -> RoleRun:
+        """Kill the processes of a role that run, and start one that is armed with a fault."""
         for run in self._runs:
             if run.role == role and run.running:
                 run.kill()
-        self.start(role).started()
+        return self.start(role, fault).started()
 
     def handed_off(self) -> int:
         """Return how many due rows are marked as handed off."""

@@ -7,8 +7,11 @@ import random
 from pathlib import Path
 from typing import Any
 
+import httpx
+import psycopg
 import pytest
 
+from commandside import fault_points
 from infra.embedded.processes import wait_until
 from tests.end_to_end.cell import Cell
 from tests.end_to_end.receiver import Receiver
@@ -109,3 +112,37 @@ def abandoned(cell: Cell, job_id: str) -> bool:
     items = cell.client.get(f"/v1/jobs/{job_id}/runs").json()["items"]
     errors = {attempt["error"] for run in items for attempt in run["attempts"]}
     return "payload_unavailable" in errors
+
+
+@pytest.mark.parametrize("point", [fault_points.PAYLOAD_NOTED, fault_points.PAYLOAD_WRITTEN])
+def test_an_api_that_dies_between_an_object_and_its_event_leaves_nothing_for_ever(
+    cell: Cell, receiver: Receiver, point: str
+) -> None:
+    before = objects(cell)
+    cell.replace("api", point)
+    with pytest.raises(httpx.HTTPError):
+        cell.client.post("/v1/jobs", json=job(receiver, os.urandom(20_000)))
+    assert len(objects(cell) - before) == (point == fault_points.PAYLOAD_WRITTEN)
+    left = age_what_is_listed(cell)
+    # The collector looks when an API starts; it dies once more, between deletion and list.
+    died = cell.start("api", fault_points.PAYLOAD_DELETED)
+    assert died.died()
+    assert objects(cell) == before
+    age_what_is_listed(cell)
+    cell.replace("api")
+    assert wait_until(lambda: listed(cell) < left, HISTORY_S), cell.logs()
+    assert objects(cell) == before
+
+
+def age_what_is_listed(cell: Cell) -> int:
+    """Let the time come to look at every object; return how many are listed."""
+    with psycopg.connect(cell.engines.postgres) as connection:
+        connection.execute("update payload_objects set look_at = 0")
+    return listed(cell)
+
+
+def listed(cell: Cell) -> int:
+    with psycopg.connect(cell.engines.postgres) as connection:
+        row = connection.execute("select count(*) from payload_objects").fetchone()
+    assert row is not None
+    return int(row[0])

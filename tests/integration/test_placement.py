@@ -18,6 +18,7 @@ from domain.opaque import POSITION, Seal
 from domain.schedule import zone
 from domain.tenant import SCOPES, Caller
 from infra.clock import DatabaseClock, wall_ms
+from infra.faults import NoFaults
 from infra.ics import read_ics
 from infra.memory.calendars import MemoryCalendars
 from infra.memory.payloads import MemoryPayloadList, MemoryPayloadStore
@@ -47,7 +48,7 @@ def test_definitions_side_by_side_fill_the_window_evenly(log_database: str) -> N
             SecretKeeper(MemorySecretStore(wall_ms)),
             Definitions(Bounds()),
             TenantCalendars(MemoryCalendars(wall_ms), log, read_ics, wall_ms),
-            Payloads(MemoryPayloadStore(), MemoryPayloadList(wall_ms)),
+            Payloads(MemoryPayloadStore(), MemoryPayloadList(wall_ms), NoFaults()),
             now=wall_ms,
             new_id=token_bytes,
             positions=Seal(bytes(32), POSITION),

@@ -1,16 +1,18 @@
 """A definition between its arrival and its answer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from commandside.asked import Asked, Sent
 from commandside.calendars import TenantCalendars, resolved
-from commandside.command_port import Accepted, Answer
+from commandside.command_port import Accepted, Answer, CommandLog
+from commandside.patch import lifted
 from commandside.ports import Unavailable
-from commandside.sealing import Body, refused_for_missing, secrets_of
+from commandside.sealing import Body, refused_for_missing, secrets_in, secrets_of, warnings
 from commandside.secret_keeper import SecretKeeper
+from commandside.secret_port import Judged
 from domain.envelope import Decision
 from domain.job import decide
 from domain.problem import Problem
@@ -29,6 +31,7 @@ class Begun(msgspec.Struct):
     new: decide.NewJob | None = None
     decision: Decision | None = None
     outcome: Answer | Exception | None = None
+    warnings: Sequence[str] = ()
 
     def decide(self, caller: Caller, at: int) -> None:
         """Decide on it as on one that is new."""
@@ -50,13 +53,27 @@ async def find_secrets(secrets: SecretKeeper, tenant_id: bytes, begun: Sequence[
     naming = [(new, target) for new, target in targets if secrets_of(target)]
     names = {name for _, target in naming for name in secrets_of(target)}
     try:
-        missing = await secrets.missing(tenant_id, names)
+        judged = await secrets.judged(tenant_id, names)
     except Unavailable as error:
         for new, _ in naming:
             new.outcome = error
         return
     for new, target in naming:
-        new.outcome = refused_for_missing(target, missing)
+        new.outcome = refused_for_missing(target, judged)
+        new.warnings = warnings(target, judged)
+
+
+async def judge_patch(
+    log: CommandLog, secrets: SecretKeeper, asked: Asked, patch: Mapping[str, Any]
+) -> Judged:
+    """Return what is known of the secrets that a patched target may name."""
+    if "target" not in patch:
+        return Judged()
+    standing = await log.standing(asked.job_id)
+    if standing is None or standing.job.facts.tenant_id != asked.caller.tenant_id:
+        return Judged()
+    names = secrets_in(lifted(patch), standing.job.facts.spec.target)
+    return await secrets.judged(asked.caller.tenant_id, names)
 
 
 async def find_calendars(

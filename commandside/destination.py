@@ -21,6 +21,9 @@ from domain.target import (
 
 KEPT: Final = b""
 """Value of a header that a change leaves as it is; no header has it as its value."""
+_CREDENTIALS: Final = (
+    'a secret that is user:password, as {"secret": "name"}, and no Authorization among the headers'
+)
 SEAL_BYTES_MAX: Final = 64
 """What sealing adds to a payload, at most."""
 
@@ -70,8 +73,12 @@ def read(reader: Reading) -> None:
 
 def _http(reader: Reading, given: Mapping[str, Any], headers: Any) -> None:
     for name in given:
-        if name not in ("kind", "url", "method", "headers"):
-            reader.refuse(f"/target/{_escaped(name)}", "unknown field; kind, url, method, headers")
+        if name == "credentials":
+            # What could be read of it was moved to the headers.
+            reader.refuse("/target/credentials", _CREDENTIALS)
+        elif name not in ("kind", "url", "method", "headers"):
+            fields = "kind, url, method, headers, credentials"
+            reader.refuse(f"/target/{_escaped(name)}", f"unknown field; {fields}")
     url, method = given.get("url"), given.get("method", "POST")
     if not isinstance(url, str):
         reader.refuse("/target/url", "an absolute URL that begins with http:// or https://")

@@ -12,7 +12,7 @@ from domain.problem import Reason
 from domain.refusal import Refused
 from domain.strict_json import shown
 
-_SILENT: Final = ("/target/headers", "/payload", "/content_type")
+_SILENT: Final = ("/target/headers", "/target/credentials", "/payload", "/content_type")
 _SHORT: Final = 40
 
 

@@ -14,7 +14,7 @@ import msgspec
 from commandside import past, placement, policies
 from commandside.asked import Asked, Done, Sent
 from commandside.backfill import MOVED, Known, decide_backfill, look, requested
-from commandside.begun import Begun, find_calendars, find_secrets
+from commandside.begun import Begun, find_calendars, find_secrets, judge_patch
 from commandside.calendars import TenantCalendars, refuse_unusable, resolved
 from commandside.command_port import Accepted, CommandLog
 from commandside.definition import Definitions
@@ -23,7 +23,7 @@ from commandside.payloads import Payloads, Writing
 from commandside.placement import Choices, Placed, Placer, Unplaced, Wanted
 from commandside.ports import KeyGone, NewId, Unavailable, Vault
 from commandside.replies import JobReply, backfilled, reply, said_of
-from commandside.sealing import Body, Sealer, Unwritten, refused_for_missing, secrets_in
+from commandside.sealing import Body, Sealer, Unwritten, refused_for_missing, warnings
 from commandside.secret_keeper import SecretKeeper
 from domain import outlook
 from domain.catalogue import DomainEvent
@@ -181,7 +181,7 @@ class Jobs:
         assert decision is not None
         planned = next((p.after for p in decision.slices if isinstance(p.after, Ready)), None)
         link = Link(planned.facts.nominal, planned.facts.due_at) if planned else None
-        return self._defined(accepted.job, accepted, brief=brief, link=link)
+        return self._defined(accepted.job, accepted, brief=brief, link=link, more=begun.warnings)
 
     async def _settle(self, begun: Begun) -> Done:
         """Answer a definition that did not make a job."""
@@ -192,11 +192,18 @@ class Jobs:
         if isinstance(outcome, Exception):
             raise outcome
         if isinstance(outcome, Rejected) and begun.new is not None and begun.new.key:
-            return await self._define_again(begun.asked, begun.new, begun.values, begun.body)
+            return await self._define_again(
+                begun.asked, begun.new, begun.values, begun.body, begun.warnings
+            )
         return await self._replay(accepted_of(outcome))
 
     async def _define_again(
-        self, asked: Asked, new: decide.NewJob, values: dict[str, Any], body: Body | None = None
+        self,
+        asked: Asked,
+        new: decide.NewJob,
+        values: dict[str, Any],
+        body: Body | None = None,
+        more: Sequence[str] = (),
     ) -> Done:
         """Give the job of this key, which exists, this spec, or its next life."""
         created = False
@@ -222,7 +229,7 @@ class Jobs:
         await self._calendars.settle((accepted.job,))
         if accepted.replayed:
             return await self._replay(accepted)
-        return self._defined(accepted.job, accepted, created=created)
+        return self._defined(accepted.job, accepted, created=created, more=more)
 
     async def _repeated(self, asked: Asked, sent: Sent, problem: Problem) -> Done:
         """Answer a definition that is refused now, but was accepted before its instant passed.
@@ -264,7 +271,7 @@ class Jobs:
             return job_id_of_key(tenant_id, "request", idempotency_key)
         return self._new_id(16)
 
-    def _defined(
+    def _defined(  # noqa: PLR0913 - an answer is what was done, and how it is told
         self,
         job: s.JobState,
         accepted: Accepted,
@@ -272,10 +279,11 @@ class Jobs:
         created: bool = True,
         brief: bool = False,
         link: Link | None = None,
+        more: Sequence[str] = (),
     ) -> Done:
         answer = self._reply(job, accepted, runs=not brief, link=link)
         spec = job.facts.spec
-        answer.warnings = [*said_of(spec.schedule, accepted.at), *policies.warnings(spec)]
+        answer.warnings = [*said_of(spec.schedule, accepted.at), *policies.warnings(spec), *more]
         return Done(answer, created)
 
     # ------------------------------------------------------------ commands on a job
@@ -284,7 +292,7 @@ class Jobs:
         """Change a job by a merge patch."""
         tenant_id = asked.caller.tenant_id
         known = await self._calendars.claimed(tenant_id, asked.job_id, patch.get("exclude"))
-        missing = await self._missing(asked, patch)
+        judged = await judge_patch(self._log, self._secrets, asked, patch)
 
         def verb(
             job: s.JobState | None, runs: tuple[OpenRun, ...], by: decide.By
@@ -296,7 +304,7 @@ class Jobs:
                 # Its refusal comes before what could be said of the patch.
                 return decide.revise(job, runs, old, self._zone_data, by)
             values = self._definitions.change(patch, payload, old, by.at, tenant_id).values
-            refused = refused_for_missing(values["target"], missing) if "target" in values else None
+            refused = refused_for_missing(values["target"], judged) if "target" in values else None
             if refused is not None:
                 raise refused
             if "exclude" in values:
@@ -311,19 +319,10 @@ class Jobs:
         choices, writing = Choices(self._placer), Writing(self._payloads)
         accepted = await writing.around(lambda: choices.around(lambda: self._command(asked, verb)))
         await self._calendars.settle((accepted.job,))
-        done = self._defined(accepted.job, accepted, created=False)
+        more = warnings(accepted.job.facts.spec.target, judged)
+        done = self._defined(accepted.job, accepted, created=False, more=more)
         done.reply.in_flight = outlook.in_flight(accepted.runs)
         return done
-
-    async def _missing(self, asked: Asked, patch: Mapping[str, Any]) -> frozenset[str]:
-        """Return the secrets that a patched target may name and that are not there."""
-        if "target" not in patch:
-            return frozenset()
-        standing = await self._log.standing(asked.job_id)
-        if standing is None or standing.job.facts.tenant_id != asked.caller.tenant_id:
-            return frozenset()
-        names = secrets_in(patch, standing.job.facts.spec.target)
-        return await self._secrets.missing(asked.caller.tenant_id, names)
 
     async def cancel(self, asked: Asked, reason: str) -> Done:
         """Cancel a job for ever; a repeat is answered as the first was."""

@@ -13,7 +13,11 @@ PAYLOADS: Final = {
 
 
 def lifted(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the body with a Content-Type header of the target where `content_type` belongs."""
+    """Return the body with a Content-Type header of the target where `content_type` belongs.
+
+    Credentials of the target are a header then.
+    """
+    body = _with_credentials(body)
     target = body.get("target")
     headers = target.get("headers") if isinstance(target, dict) else None
     if not isinstance(target, dict) or not isinstance(headers, dict) or "content_type" in body:
@@ -24,6 +28,25 @@ def lifted(body: Mapping[str, Any]) -> Mapping[str, Any]:
             moved = {"content_type": headers[name], "target": {**target, "headers": rest}}
             return {**body, **moved}
     return body
+
+
+def _with_credentials(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the body with the target's `credentials` as the header that HTTP sends them in.
+
+    What cannot be moved stays, and is refused by name when the target is read.
+    """
+    target = body.get("target")
+    if not isinstance(target, dict) or "credentials" not in target:
+        return body
+    headers, given = target.get("headers", {}), target["credentials"]
+    if target.get("kind", "http") != "http" or not isinstance(headers, dict):
+        return body
+    named = isinstance(given, dict) and given.keys() == {"secret"}
+    if not (named or given is None) or any(name.lower() == "authorization" for name in headers):
+        return body
+    value = given if given is None else {**given, "scheme": "Basic"}
+    rest = {name: field for name, field in target.items() if name != "credentials"}
+    return {**body, "target": {**rest, "headers": {**headers, "Authorization": value}}}
 
 
 def over(base: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:

@@ -464,3 +464,9 @@ class Vault(Protocol):
 
     def open(self, tenant_id: bytes, job_id: bytes, sealed: bytes) -> bytes:
         """Return the plain bytes; raises KeyGone."""
+
+    def knows(self, tenant_id: bytes) -> bool:
+        """Tell whether the next calls for this tenant wait for nothing."""
+
+    def fetch(self, tenant_id: bytes) -> None:
+        """Wait for what they would wait for, where there is any; raises Unavailable."""

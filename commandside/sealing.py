@@ -14,11 +14,12 @@ import msgspec
 from commandside.destination import KEPT
 from commandside.payload_port import INLINE_BYTES_MAX, PayloadObject
 from commandside.ports import KeyGone, Vault
+from commandside.secret_port import Judged
 from domain.job.events import JobSpec
 from domain.payload import ref_of
 from domain.problem import Problem, invalid
 from domain.refusal import Refused, token
-from domain.target import HEADERS_MAX, Header, Target, is_secret_name
+from domain.target import BASIC, HEADERS_MAX, Header, Target, is_secret_name
 
 
 class Body(msgspec.Struct):
@@ -162,12 +163,21 @@ def secrets_in(patch: Mapping[str, Any], old: Target) -> set[str]:
     return fit | secrets_of(old)
 
 
-def refused_for_missing(target: Target, missing: frozenset[str]) -> Problem | None:
+def refused_for_missing(target: Target, judged: Judged) -> Problem | None:
     """Return the refusal of a target that names a secret which is not there."""
     for header in target.headers:
-        if header.secret in missing:
+        if header.secret in judged.missing:
             pointer = f"/target/headers/{token(header.name)}/secret"
             detail = f"there is no secret {header.secret!r}"
             said = f"{detail}: PUT /v1/secrets/{header.secret} sets it"
             return invalid((Refused(pointer, said),))
     return None
+
+
+def warnings(target: Target, judged: Judged) -> list[str]:
+    """Return what may surprise in the secrets that a target names."""
+    return [
+        f"the secret {header.secret!r} has no colon: Basic sends user:password"
+        for header in target.headers
+        if header.secret in judged.no_pairs and header.scheme.lower() == BASIC
+    ]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 from typing import Final, TypeVar
 
 from commandside.ports import Unavailable
-from commandside.secret_port import SecretStore, TooManyKeys
+from commandside.secret_port import Judged, SecretStore, TooManyKeys
 from domain.problem import Problem
 
 TURN_S: Final = 3.0
@@ -34,8 +34,8 @@ class SecretKeeper:
         finally:
             self._turn.release()
 
-    async def missing(self, tenant_id: bytes, names: Collection[str]) -> frozenset[str]:
-        """Return those of these secrets that are not there; raises Unavailable."""
+    async def judged(self, tenant_id: bytes, names: Collection[str]) -> Judged:
+        """Return what a definition may know of these secrets; raises Unavailable."""
         if not names:
-            return frozenset()
-        return await self.ask(self.store.missing, tenant_id, sorted(names))
+            return Judged()
+        return await self.ask(self.store.judged, tenant_id, sorted(names))

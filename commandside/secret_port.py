@@ -44,6 +44,13 @@ class NamedSecret(msgspec.Struct, frozen=True):
     changed_at: int
 
 
+class Judged(msgspec.Struct, frozen=True):
+    """Of secrets that are named: which are not there, and which are not `user:password`."""
+
+    missing: frozenset[str] = frozenset()
+    no_pairs: frozenset[str] = frozenset()
+
+
 class Secrets(Protocol):
     """What a call takes from the tenant's secrets: from memory, and no older than `FRESH_S`.
 
@@ -79,8 +86,8 @@ class SecretStore(Secrets, Protocol):
         """
         ...
 
-    def missing(self, tenant_id: bytes, names: Sequence[str]) -> frozenset[str]:
-        """Return those of these secrets that are not there."""
+    def judged(self, tenant_id: bytes, names: Sequence[str]) -> Judged:
+        """Return what a definition may know of secrets; no value is opened for it."""
         ...
 
     def secrets(self, tenant_id: bytes) -> list[NamedSecret]:

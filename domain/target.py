@@ -357,7 +357,9 @@ def _split(url: str) -> tuple[str, str, str]:
 def _place(scheme: str, authority: str, rules: AddressRules) -> tuple[str, int]:
     """Return host and port, which may be called; raise ValueError with the reason."""
     if "@" in authority:
-        raise ValueError("credentials in a URL are not allowed; send an Authorization header")
+        raise ValueError(
+            'credentials in a URL are not allowed: say {"secret": "name"} in target.credentials'
+        )
     parts = _AUTHORITY.fullmatch(authority)
     if parts is None:
         raise ValueError("the host is not readable")

@@ -28,6 +28,8 @@ from infra import clock, settings
 from infra.clickhouse.connection import Connection
 from infra.embedded.errors import EngineError
 from infra.kafka.options import KafkaOptions, client_config
+from infra.keys.masters import masters_of, where
+from infra.keys.port import MasterKeyError
 from infra.listening import free_port
 from infra.objects.check import machines_at, try_out
 from infra.objects.store import folder_of
@@ -39,7 +41,6 @@ from infra.targets.connections import load_connections
 from infra.up import running
 from infra.up.engines import HISTORY_KEY
 from infra.up.schema import PARTITIONS
-from infra.vault import MasterKeyError, master_key
 from infra.versions import program_versions
 
 POSTGRES_MIN: Final = 150_000
@@ -87,6 +88,8 @@ def list_settings(told: Settings) -> int:
     for field in settings.fields():
         value = getattr(getattr(told, field.section), field.name)
         text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        if text and (field.section, field.name) in settings.SECRETS:
+            text = REDACTED
         allowed = f" {field.allowed}" if field.allowed else ""
         print(f"{field.section}.{field.name} = {_redacted(text)!r}")
         print(f"    {field.description} ({field.kind}{allowed}; {field.variable})")
@@ -147,9 +150,15 @@ def _data(told: Settings) -> Iterator[Finding]:
         how, "data", f"{folder}, {free // 1024**2} MB free", "" if how == OK else "make room"
     )
     try:
-        master_key(told.master_file, create=False)
-        yield Finding(OK, "data", f"master key {told.master_file}; keep a copy elsewhere")
-    except MasterKeyError as error:
+        masters = masters_of(told)
+        copy = "; keep a copy elsewhere" if told.has_master_file else ""
+        yield Finding(OK, "data", f"master key {where(told)}, named {masters.current.name}{copy}")
+        if masters.following is not None:
+            yield Finding(
+                NOTE, "data", f"the next master key is there too: {masters.following.name}",
+                "`tocsin keys rotate` changes over to it",
+            )  # fmt: skip
+    except (MasterKeyError, Unavailable) as error:
         yield Finding(
             WRONG, "data", str(error), "set keys.master_file, or restore the file from its copy"
         )

@@ -10,23 +10,19 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args, get_type_hints
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
-from domain.refusal import Refused
-from domain.target import is_host_rule, parse_range
-from infra.faults import fault_point
+from infra.allowed import refusals
 
 PREFIX: Final = "TOCSIN_"
 FILE_VARIABLE: Final = "TOCSIN_CONFIG"
 FILE_NAME: Final = "tocsin.toml"
 LIST_SEPARATOR: Final = ","
-STORE_SCHEMES: Final = ("file", "s3", "gs", "az", "abfs", "abfss")
 
-TARGET_PORT_MIN: Final = 1_024
-TARGET_PORT_MAX: Final = 65_535
+SECRETS: Final = frozenset({("keys", "master_key"), ("keys", "next_key")})
+"""Settings, by section and name, whose values are shown to nobody."""
 
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 
@@ -211,6 +207,31 @@ class Keys(_Section, frozen=True):
     master_file: Annotated[
         str, Meta(description="32-byte master key, owner-only; empty: `master.key` in data.dir")
     ] = ""
+    master_key: Annotated[
+        str, Meta(description="instead of a file: the master key itself, as base64")
+    ] = ""
+    master_kms: Annotated[
+        str, Meta(description="instead of a file: id, alias or ARN of a key in AWS KMS")
+    ] = ""
+    next_file: Annotated[
+        str,
+        Meta(
+            description="of the master key that is changed over to, see docs/keys.md; also the"
+            " next two; empty: the file of the current one with `.next` after it"
+        ),
+    ] = ""
+    next_key: Annotated[str, Meta(description="itself, as base64")] = ""
+    next_kms: Annotated[str, Meta(description="in AWS KMS")] = ""
+    kms_region: Annotated[
+        str, Meta(description="region of AWS KMS; empty: as an ARN or the machine says")
+    ] = ""
+    kms_endpoint: Annotated[
+        str, Meta(description="address of AWS KMS, or of what speaks as it does; empty: AWS")
+    ] = ""
+
+    def __repr__(self) -> str:
+        """Say nothing: it may come into the text of an error."""
+        return "Keys(…)"
 
 
 class Up(_Section, frozen=True):
@@ -248,6 +269,16 @@ class Settings(_Section, frozen=True):
     def data_dir(self) -> Path:
         """The data folder."""
         return Path(self.data.dir).expanduser()
+
+    @property
+    def has_master_file(self) -> bool:
+        """Whether the master key is in a file."""
+        return not (self.keys.master_key or self.keys.master_kms)
+
+    @property
+    def has_next_master(self) -> bool:
+        """Whether the settings name the master key that is changed over to."""
+        return bool(self.keys.next_file or self.keys.next_key or self.keys.next_kms)
 
     @property
     def master_file(self) -> Path:
@@ -297,7 +328,7 @@ def load(
             raw.setdefault(section, {})[name] = value
             origins[section, name] = "the command line"
     settings = _converted(raw, origins)
-    for section, name, wrong in _refused(settings):
+    for section, name, wrong in refusals(settings):
         origin = origins.get((section, name), "defaults")
         raise SettingsError(f"{section}.{name} (from {origin}) cannot be used: {wrong}")
     return settings
@@ -399,44 +430,6 @@ def _converted(raw: dict[str, dict[str, Any]], origins: dict[tuple[str, str], st
             f"{section}.{name} = {value!r} (from {origins.get((section, name), 'defaults')}) "
             f"cannot be used: it must be {allowed} ({known.description})"
         ) from error
-
-
-def _refused(settings: Settings) -> Iterator[tuple[str, str, str]]:
-    """Yield section, name and reason of what no type can say."""
-    for name, ranges in (("allow", settings.targets.allow), ("deny", settings.targets.deny)):
-        for text in ranges:
-            found = parse_range(text)
-            if isinstance(found, Refused):
-                yield "targets", name, found.detail
-    for port in settings.targets.ports:
-        if not TARGET_PORT_MIN <= port <= TARGET_PORT_MAX:
-            yield "targets", "ports", f"{port}: from {TARGET_PORT_MIN} to {TARGET_PORT_MAX}"
-    for port in settings.targets.closed_ports:
-        if not 1 <= port <= TARGET_PORT_MAX:
-            yield "targets", "closed_ports", f"{port}: from 1 to {TARGET_PORT_MAX}"
-    for text in settings.targets.hosts:
-        if not is_host_rule(text):
-            detail = f"{text!r}: a name in lower case, or '*.' and what names end in"
-            yield "targets", "hosts", detail
-    yield from _refused_store(settings.payloads)
-    try:
-        fault_point(settings.fault.point)
-    except ValueError as error:
-        yield "fault", "point", str(error)
-
-
-def _refused_store(payloads: Payloads) -> Iterator[tuple[str, str, str]]:
-    store = urlsplit(payloads.store)
-    if payloads.store and store.scheme not in STORE_SCHEMES:
-        yield "payloads", "store", f"a URL that begins with one of {', '.join(STORE_SCHEMES)}://"
-    elif store.scheme == "file" and (store.netloc or not store.path.startswith("/")):
-        yield "payloads", "store", "a folder is file:/// and its absolute path"
-    elif store.scheme not in ("", "file") and not store.netloc:
-        yield "payloads", "store", f"{store.scheme}:// is followed by the name of a bucket"
-    if payloads.endpoint and store.scheme != "s3":
-        yield "payloads", "endpoint", "only with a payloads.store that begins with s3://"
-    elif payloads.endpoint and urlsplit(payloads.endpoint).scheme not in ("http", "https"):
-        yield "payloads", "endpoint", "an address that begins with http:// or https://"
 
 
 def _kind(hint: object) -> str:

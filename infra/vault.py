@@ -1,106 +1,63 @@
 """Envelope encryption of payloads and target headers: AES-256-GCM under a key per tenant.
 
-A tenant's key is wrapped by the master key, which is a file outside the database. Ciphertext is
+A tenant's key is in the database, wrapped (`infra.keys`). Ciphertext is
 `version (1) | key id (2) | nonce (12) | AES-GCM`, with tenant and job as associated data, so it
 opens nowhere else. Destroying a tenant's key is the erasure of everything sealed with it.
 """
 
 import os
-import stat
-from pathlib import Path
+from contextlib import suppress
+from threading import Lock
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from commandside.ports import KeyGone
+from commandside.ports import KeyGone, Unavailable
+from commandside.secret_port import FRESH_S
 from domain.opaque import subkey
-from infra.ids import new_secret
-from infra.postgres.connection import Reconnecting, connect
+from infra.clock import mono_us
+from infra.keys.port import WrongMaster
+from infra.keys.wrapping import WrappingKeys, tenant_context
+from infra.postgres.connection import Reconnecting
 
 VERSION: Final = b"\x01"
 NONCE_BYTES: Final = 12
 HEADER_BYTES: Final = 3
-KEY_BYTES: Final = 32
 CACHED_TENANTS: Final = 10_000
 
-_KEYS: Final = "select key_id, wrapped from tenant_keys where tenant_id = %s order by key_id"
-_ANY: Final = "select tenant_id, key_id, wrapped from tenant_keys order by tenant_id limit 1"
+FRESH_US: Final = FRESH_S * 1_000_000
+"""A tenant's key that was destroyed is out of use everywhere within this."""
+
+_KEYS: Final = """
+select key_id, wrapping_key, wrapped from tenant_keys where tenant_id = %s order by key_id
+"""
+COMMIT_MS_MAX: Final = 60_000
+"""A key's end is visible to others within this from the instant that it is stamped with."""
+_ERASED: Final = "select tenant_id, erased_at from tenants where erased_at > %s"
 
 
-class MasterKeyError(Exception):
-    """The master key's file cannot be used; the text says why and what would be right."""
-
-
-def master_key(path: Path, *, create: bool) -> bytes:
-    """Return the 32 bytes in `path`; with `create`, make an owner-only file where there is none."""
-    try:
-        if create and not path.exists():
-            _create(path)
-        mode = path.stat().st_mode
-        key = path.read_bytes()
-    except OSError as error:
-        raise MasterKeyError(
-            f"master key {path}: {error.strerror}; keys.master_file says where it is"
-        ) from error
-    if stat.S_IMODE(mode) & 0o077:
-        raise MasterKeyError(f"master key {path} is readable by others; run chmod 600 on it")
-    if len(key) != KEY_BYTES:
-        raise MasterKeyError(f"master key {path} has {len(key)} bytes; it must have {KEY_BYTES}")
-    return key
-
-
-def _create(path: Path) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        os.write(handle, new_secret())
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def pepper(master: bytes) -> bytes:
-    """Return what secrets of API keys are hashed with; it tells nothing of the master key."""
-    return subkey(master, "api keys")
-
-
-def wrap_key(master: bytes, tenant_id: bytes, key_id: int, key: bytes) -> bytes:
-    """Return a tenant's key under the master key, bound to tenant and key id."""
-    nonce = os.urandom(NONCE_BYTES)
-    return nonce + AESGCM(master).encrypt(nonce, key, tenant_id + key_id.to_bytes(2, "big"))
-
-
-def check_master(conninfo: str, master: bytes) -> None:
-    """Refuse a master key that this installation's keys are not under; raises MasterKeyError.
-
-    With another one each payload would look erased, and each run would end as dead.
-    """
-    with connect(conninfo, name="master key") as connection:
-        row = connection.execute(_ANY).fetchone()
-    if row is None:
-        return
-    try:
-        _unwrap(AESGCM(master), row[0].bytes, row[1], row[2])
-    except InvalidTag as error:
-        raise MasterKeyError(
-            "this master key is not the one that the keys in Postgres are under:"
-            " set keys.master_file to the file of this installation, or to its copy"
-        ) from error
-
-
-def _unwrap(master: AESGCM, tenant_id: bytes, key_id: int, wrapped: bytes) -> bytes:
-    aad = tenant_id + key_id.to_bytes(2, "big")
-    return master.decrypt(wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:], aad)
+def pepper(root: bytes) -> bytes:
+    """Return what secrets of API keys are hashed with; it tells nothing of the root secret."""
+    return subkey(root, "api keys")
 
 
 class TenantVault:
     """`commandside.ports.Vault` with keys read once per tenant and kept in a bounded cache."""
 
-    def __init__(self, conninfo: str, master: bytes) -> None:
-        """Read keys lazily; sealing and opening never wait on Postgres after the first use."""
+    def __init__(self, conninfo: str, wrapping: WrappingKeys) -> None:
+        """Read keys lazily; sealing and opening never wait on Postgres after the first use.
+
+        Keys that were destroyed meanwhile are left to who uses it: `fetch` where `knows` says no,
+        or `forget`. A look at the clock for each payload would cost as much as opening it.
+        """
         self._link = Reconnecting(conninfo, "vault")
-        self._master = master
+        self._wrapping = wrapping
         self._keys: dict[bytes, dict[int, AESGCM]] = {}
+        self._looked_us = mono_us()
+        self._erased_ms = 0
+        self._turn = Lock()
+        """The connection is one caller's at a time: the API fetches keys in a thread."""
 
     def seal(self, tenant_id: bytes, job_id: bytes, plain: bytes) -> bytes:
         """Return ciphertext under the tenant's newest key; raises KeyGone, Unavailable."""
@@ -126,23 +83,57 @@ class TenantVault:
         except InvalidTag as error:
             raise KeyGone("the bytes are not ciphertext of this tenant and job") from error
 
+    def knows(self, tenant_id: bytes) -> bool:
+        """Tell whether a tenant's keys are here, so that nothing is waited for."""
+        return tenant_id in self._keys and mono_us() - self._looked_us < FRESH_US
+
+    def fetch(self, tenant_id: bytes) -> None:
+        """Fetch a tenant's keys, where there are any, and forget the destroyed ones of all.
+
+        Raises Unavailable.
+        """
+        if mono_us() - self._looked_us >= FRESH_US:
+            self._forget_erased()
+        if tenant_id not in self._keys:
+            with suppress(KeyGone):
+                self._load(tenant_id)
+
+    def forget(self, tenant_id: bytes) -> None:
+        """Let a tenant's keys be read again before they are used."""
+        self._keys.pop(tenant_id, None)
+
     def close(self) -> None:
         """Close the connection."""
         self._link.close()
 
+    def _forget_erased(self) -> None:
+        """Forget the keys that were destroyed: one question for all tenants."""
+        try:
+            if self._keys:
+                with self._turn, self._link.use() as connection:
+                    asked = (self._erased_ms - COMMIT_MS_MAX,)
+                    rows = connection.execute(_ERASED, asked).fetchall()
+                for tenant, erased_at in rows:
+                    self._keys.pop(tenant.bytes, None)
+                    self._erased_ms = max(self._erased_ms, erased_at)
+        except Unavailable:
+            # What was known last serves on: nothing is leased for long while Postgres is away.
+            pass
+        self._looked_us = mono_us()
+
     def _load(self, tenant_id: bytes) -> dict[int, AESGCM]:
-        with self._link.use() as connection:
+        with self._turn, self._link.use() as connection:
             rows = connection.execute(_KEYS, (tenant_id.hex(),)).fetchall()
-        if not rows:
+            keys = {}
+            for key_id, number, wrapped in rows:
+                context = tenant_context(tenant_id, key_id)
+                try:
+                    key = self._wrapping.unwrap(connection, number, wrapped, context)
+                except WrongMaster as error:
+                    raise KeyGone("the wrapping key does not open this tenant's key") from error
+                keys[key_id] = AESGCM(key)
+        if not keys:
             raise KeyGone("the tenant has no key")
-        master = AESGCM(self._master)
-        keys = {}
-        for key_id, wrapped in rows:
-            try:
-                key = _unwrap(master, tenant_id, key_id, wrapped)
-            except InvalidTag as error:
-                raise KeyGone("the master key does not open this tenant's key") from error
-            keys[key_id] = AESGCM(key)
         if len(self._keys) >= CACHED_TENANTS:
             self._keys.clear()
         self._keys[tenant_id] = keys

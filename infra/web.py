@@ -47,7 +47,7 @@ from commandside.payloads import Payloads
 from commandside.ports import FaultPoint, KeyGone, NewId, Resting, Vault
 from commandside.preview import Previews
 from commandside.redrive import Redrives
-from commandside.secret_keeper import SecretKeeper
+from commandside.secret_keeper import TURN_S, SecretKeeper
 from commandside.secret_port import SecretStore
 from domain.job.redrive import KEPT_MS
 from domain.opaque import COMPLETION, POSITION, Seal
@@ -171,7 +171,7 @@ def build_app(
     async def openapi() -> Response[bytes]:
         return Response(page, media_type="application/json")
 
-    door = _Door(KeyRing(ports.keys, pepper(ports.secret), ports.now))
+    door = _Door(KeyRing(ports.keys, pepper(ports.secret), ports.now), ports.vault)
     app = Litestar(
         [*routes, openapi],
         # Not a guard: those get a copy of the route, which costs a tenth of a request.
@@ -207,15 +207,19 @@ def collector(ports: WebPorts) -> Collector:
 class _Door:
     """Lets in who has a key with the route's scope, and asks for nothing that does not exist."""
 
-    def __init__(self, ring: KeyRing) -> None:
+    def __init__(self, ring: KeyRing, vault: Vault) -> None:
         self._ring = ring
+        self._vault = vault
+        self._turn = asyncio.Lock()
 
     async def admit(self, connection: Request[Any, Any, Any]) -> None:
         """Raise Problem, or set who asks."""
         route = connection.route_handler
         scope = route.opt.get("scope")
         if scope not in (_OPEN, BY_RUN):
-            connection.scope["user"] = await self._caller(connection, scope)
+            caller = connection.scope["user"] = await self._caller(connection, scope)
+            if not self._vault.knows(caller.tenant_id):
+                await self._fetch(caller.tenant_id)
         _check_accept(connection.headers.get("accept"))
         known = route.opt["query"]
         if not connection.scope["query_string"]:
@@ -233,6 +237,19 @@ class _Door:
         ]
         if wrong:
             raise invalid(wrong)
+
+    async def _fetch(self, tenant_id: bytes) -> None:
+        """Let a tenant's keys be read, one tenant's at a time, and not in the event loop."""
+        try:
+            async with asyncio.timeout(TURN_S):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise Unavailable("too many wait for the keys of their tenants") from None
+        try:
+            if not self._vault.knows(tenant_id):
+                await asyncio.to_thread(self._vault.fetch, tenant_id)
+        finally:
+            self._turn.release()
 
     async def _caller(self, connection: Request[Any, Any, Any], scope: str | None) -> Caller:
         given = connection.headers.getall("authorization", [])

@@ -82,6 +82,11 @@ HTTP: Final = _object(
         "url": _text("http or https, absolute", maxLength=URL_LENGTH_MAX),
         "method": {"enum": list(METHODS), "default": "POST"},
         "headers": _HEADERS,
+        "credentials": _object(
+            {"secret": _text("name of a secret that is user:password")},
+            "secret",
+            description="what a URL would have before its host; sent as the header Authorization",
+        ),
     },
     "kind",
     "url",

@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
             )
         command.add_argument("--ops-port", type=int, help="port of /readyz and the like; 0: chosen")
     _command(commands, "migrate", "bring the schema of Postgres forward")
-    _keys(_command(commands, "keys", "make, list and revoke API keys"))
+    _keys(_command(commands, "keys", "API keys; the master key; the end of a tenant's key"))
     _signing(_command(commands, "signing", "show and renew the keys that sign a tenant's calls"))
     zones = _command(commands, "zones", "change over to this node's time zone data")
     actions = zones.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -143,6 +143,16 @@ def _keys(command: argparse.ArgumentParser) -> None:
         help="what it may do, comma-separated (default: %(default)s)",
     )
     _where(actions.add_parser("list", help="list all keys; secrets are kept nowhere"), _KEPT)
+    rotate = actions.add_parser(
+        "rotate", help="change the master key: wrap all keys anew; may be cut off and repeated"
+    )
+    _where(rotate, _KEPT)
+    erase = actions.add_parser(
+        "erase", help="destroy a tenant's encryption key: its payloads are unreadable for ever"
+    )
+    _where(erase, _KEPT)
+    erase.add_argument("--tenant", required=True, metavar="NAME", help="name of the tenant")
+    erase.add_argument("--yes", action="store_true", help="needed: nothing brings the key back")
     revoke = actions.add_parser("revoke", help="end a key: it is refused everywhere within 5 s")
     _where(revoke, _KEPT)
     revoke.add_argument("kid", metavar="KID", help="id of the key: its third part, as listed")

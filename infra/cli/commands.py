@@ -83,9 +83,20 @@ def _migrate(_words: argparse.Namespace, settings: Settings) -> int:
 
 
 def _keys(words: argparse.Namespace, settings: Settings) -> int:
-    from infra.up.schema import create_key, list_keys, revoke_key
+    from infra.up.schema import create_key, erase_tenant, list_keys, revoke_key
 
     settings = attached(settings, POSTGRES)
+    if words.action == "rotate":
+        from infra.keys.rotation import rotate_master
+
+        rotate_master(settings, print)
+        return 0
+    if words.action == "erase":
+        if not words.yes:
+            raise SettingsError("what was sealed is unreadable for ever then: say --yes")
+        destroyed = erase_tenant(settings, words.tenant)
+        print("its key is destroyed" if destroyed else "its key was destroyed before")
+        return 0
     if words.action == "list":
         print("\n".join(list_keys(settings)) or "there are none")
         return 0

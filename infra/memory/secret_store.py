@@ -6,6 +6,7 @@ from commandside.command_port import BodyDiffers
 from commandside.secret_port import (
     LIVE_KEYS_MAX,
     SECRETS_MAX,
+    Judged,
     NamedSecret,
     SigningKey,
     TooManyKeys,
@@ -79,9 +80,11 @@ class MemorySecretStore:
             self._commands[tenant_id, command] = said, made
         return made, True
 
-    def missing(self, tenant_id: bytes, names: Sequence[str]) -> frozenset[str]:
-        """Return those of these secrets that are not there."""
-        return frozenset(names) - self._named.get(tenant_id, {}).keys()
+    def judged(self, tenant_id: bytes, names: Sequence[str]) -> Judged:
+        """Return which of these secrets are not there, and which are not `user:password`."""
+        named = self._named.get(tenant_id, {})
+        no_pairs = (name for name in names if name in named and b":" not in named[name][1])
+        return Judged(frozenset(names) - named.keys(), frozenset(no_pairs))
 
     def secrets(self, tenant_id: bytes) -> list[NamedSecret]:
         """Return all secrets by name."""

@@ -9,6 +9,7 @@ from commandside.secret_port import (
     FRESH_S,
     LIVE_KEYS_MAX,
     SECRETS_MAX,
+    Judged,
     NamedSecret,
     SecretMissing,
     SigningKey,
@@ -16,6 +17,7 @@ from commandside.secret_port import (
 )
 from domain.instant import SECOND
 from infra.ids import new_secret
+from infra.keys.wrapping import WrappingKeys
 from infra.postgres.connection import Reconnecting
 from infra.secret_ring import OpenKey, Ring, owner_of_key, owner_of_secret
 from infra.signing import shown
@@ -37,12 +39,13 @@ select name, version, sealed, changed_at from tenant_secrets
 where tenant_id = %s and sealed is not null order by name
 """
 _THERE: Final = """
-select name from tenant_secrets
+select name, is_pair from tenant_secrets
 where tenant_id = %s and name = any(%s) and sealed is not null
 """
 _CHANGED: Final = """
 select tenant_id from signing_keys where changed_at > %(since)s
 union select tenant_id from tenant_secrets where changed_at > %(since)s
+union select tenant_id from tenants where erased_at > %(since)s
 """
 _ALONE: Final = "select 1 from tenants where tenant_id = %s for update"
 _NOW: Final = "select tocsin_now()"
@@ -65,10 +68,10 @@ _COUNT: Final = """
 select count(*) from tenant_secrets where tenant_id = %s and sealed is not null and name <> %s
 """
 _PUT: Final = """
-insert into tenant_secrets as s (tenant_id, name, version, sealed, changed_at)
-values (%(tenant)s, %(name)s, 1, %(sealed)s, tocsin_now())
-on conflict (tenant_id, name) do update
-    set version = s.version + 1, sealed = excluded.sealed, changed_at = excluded.changed_at
+insert into tenant_secrets as s (tenant_id, name, version, sealed, is_pair, changed_at)
+values (%(tenant)s, %(name)s, 1, %(sealed)s, %(pair)s, tocsin_now())
+on conflict (tenant_id, name) do update set version = s.version + 1, sealed = excluded.sealed,
+    is_pair = excluded.is_pair, changed_at = excluded.changed_at
 returning version, changed_at
 """
 _HAS: Final = """
@@ -83,10 +86,16 @@ where tenant_id = %s and name = %s and sealed is not null
 class PostgresSecretStore:
     """Not for two threads at once: each has its own."""
 
-    def __init__(self, conninfo: str, master: bytes) -> None:
-        """`master` is the installation's master key."""
+    def __init__(
+        self, conninfo: str, wrapping: WrappingKeys, vault: TenantVault | None = None
+    ) -> None:
+        """`wrapping` are the installation's wrapping keys.
+
+        A `vault` of the same thread is shared, and so learns with the secrets, which are asked for
+        at each call, whose key was destroyed.
+        """
         self._link = Reconnecting(conninfo, "secrets")
-        self._vault = TenantVault(conninfo, master)
+        self._vault = vault or TenantVault(conninfo, wrapping)
         self._rings: dict[bytes, Ring] = {}
         self._missed: dict[bytes, int] = {}
         """When a tenant's secrets were last looked for because one was missing (s)."""
@@ -143,6 +152,7 @@ class PostgresSecretStore:
         self._seen_ms, self._looked_s = now, seconds
         for (tenant,) in rows:
             self._rings.pop(tenant.bytes, None)
+            self._vault.forget(tenant.bytes)
 
     def _opened(self, tenant_id: bytes) -> Ring:
         with self._link.use() as connection:
@@ -208,11 +218,12 @@ class PostgresSecretStore:
         self._rings.pop(tenant_id, None)
         return SigningKey(key_id, scheme, shown(scheme, key), at), True
 
-    def missing(self, tenant_id: bytes, names: Sequence[str]) -> frozenset[str]:
-        """Return those of these secrets that are not there."""
+    def judged(self, tenant_id: bytes, names: Sequence[str]) -> Judged:
+        """Return which of these secrets are not there, and which are not `user:password`."""
         with self._link.use() as connection:
-            there = connection.execute(_THERE, (tenant_id.hex(), list(names))).fetchall()
-        return frozenset(names) - {name for (name,) in there}
+            there = dict(connection.execute(_THERE, (tenant_id.hex(), list(names))).fetchall())
+        no_pairs = (name for name, is_pair in there.items() if is_pair is False)
+        return Judged(frozenset(names) - there.keys(), frozenset(no_pairs))
 
     def secrets(self, tenant_id: bytes) -> list[NamedSecret]:
         """Return all secrets by name."""
@@ -230,7 +241,7 @@ class PostgresSecretStore:
             if count >= SECRETS_MAX:
                 raise TooManyKeys(f"{SECRETS_MAX} secrets are kept already: remove one first")
             new = connection.execute(_HAS, (tenant, name)).fetchone() is None
-            values = {"tenant": tenant, "name": name, "sealed": sealed}
+            values = {"tenant": tenant, "name": name, "sealed": sealed, "pair": b":" in value}
             row = connection.execute(_PUT, values).fetchone()
         assert row is not None
         self._rings.pop(tenant_id, None)

@@ -24,7 +24,7 @@ from infra.vault import TenantVault
 
 def run(process: Process) -> int:
     """Take, lease, call and report until told to stop."""
-    settings = process.settings
+    settings, keys = process.settings, process.keys
     with ExitStack() as stack:
         log = stack.enter_context(
             closing(
@@ -52,9 +52,9 @@ def run(process: Process) -> int:
                 )
             )
         )
-        vault = stack.enter_context(closing(TenantVault(process.conninfo, process.master)))
+        vault = stack.enter_context(closing(TenantVault(process.conninfo, keys.wrapping)))
         secrets = stack.enter_context(
-            closing(PostgresSecretStore(process.conninfo, process.master))
+            closing(PostgresSecretStore(process.conninfo, keys.wrapping, vault))
         )
         store = stack.enter_context(
             closing(ObjectPayloadStore(settings.payload_store, settings.payloads.endpoint))
@@ -70,7 +70,7 @@ def run(process: Process) -> int:
             process.faults,
             process.telemetry,
             token_bytes,
-            Seal(process.master, COMPLETION),
+            Seal(keys.root, COMPLETION),
         )
         dispatch = settings.dispatch
         dispatcher = Dispatcher(

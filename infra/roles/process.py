@@ -12,12 +12,13 @@ from infra import clock, lifecycle
 from infra.faults import NoFaults, SuicideAt, fault_point
 from infra.kafka.options import KafkaOptions
 from infra.kafka.ready_queue import KafkaReadyQueue
+from infra.keys.masters import masters_of
+from infra.keys.wrapping import unlock
 from infra.ops import OpsServer
 from infra.postgres import migrate
 from infra.postgres.clock import TimeKeeper
 from infra.settings import Settings, SettingsError
 from infra.telemetry import Telemetry
-from infra.vault import check_master, master_key
 
 STALE: Final = "Postgres has not answered for 5 s"
 JUMPED: Final = "the database's clock, or this node's, has jumped; waiting for two equal answers"
@@ -47,8 +48,7 @@ class Process:
         migrate.check_durability(self.conninfo)
         installation = migrate.installed(self.conninfo)
         self.shards, self.partitions = installation.shards, installation.partitions
-        self.master = master_key(settings.master_file, create=False)
-        check_master(self.conninfo, self.master)
+        self.keys = unlock(self.conninfo, masters_of(settings))
         self.more: Callable[[], dict[str, object]] = dict
         """What readiness shows beside Postgres; `ready` among it, where it is not."""
 

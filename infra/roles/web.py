@@ -73,9 +73,9 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
     keys = PostgresKeys(conninfo)
     with ExitStack() as stack:
         stack.enter_context(closing(listener))
-        vault = stack.enter_context(closing(TenantVault(conninfo, process.master)))
+        vault = stack.enter_context(closing(TenantVault(conninfo, process.keys.wrapping)))
         demand = stack.enter_context(closing(PostgresDemand(conninfo)))
-        secrets = stack.enter_context(closing(PostgresSecretStore(conninfo, process.master)))
+        secrets = stack.enter_context(closing(PostgresSecretStore(conninfo, process.keys.wrapping)))
         views = None
         if query:
             board = stack.enter_context(closing(PostgresBoard(conninfo)))
@@ -108,7 +108,7 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
             secrets,
             views,
             demand,
-            process.master,
+            process.keys.root,
             process.now,
             token_bytes,
             calendars,

@@ -117,7 +117,11 @@ class _Shown:
 def _settled(settings: Settings) -> Settings:
     """Return settings whose paths hold in any working directory, and what the demo needs."""
     settings = replaced(settings, "data", dir=str(settings.data_dir.absolute()))
-    settings = replaced(settings, "keys", master_file=str(settings.master_file.absolute()))
+    if settings.has_master_file:
+        settings = replaced(settings, "keys", master_file=str(settings.master_file.absolute()))
+    if settings.keys.next_file:
+        next_file = str(Path(settings.keys.next_file).expanduser().absolute())
+        settings = replaced(settings, "keys", next_file=next_file)
     if settings.targets.connections_file:
         file = Path(settings.targets.connections_file).expanduser().absolute()
         settings = replaced(settings, "targets", connections_file=str(file))

@@ -9,10 +9,11 @@ from commandside.secret_port import SCHEMES, TooManyKeys
 from domain.instant import rfc3339
 from domain.tenant import parse_key
 from infra.ids import new_id
+from infra.keys.masters import masters_of
+from infra.keys.wrapping import unlock
 from infra.postgres import migrate
 from infra.postgres.tenants import TenantError, Tenants
 from infra.settings import Settings
-from infra.vault import check_master, master_key
 
 PARTITIONS: Final = 16
 """Of an installation whose settings do not say: as many dispatchers can share the work."""
@@ -64,6 +65,12 @@ def knows_key(settings: Settings, text: str) -> bool:
         )
 
 
+def erase_tenant(settings: Settings, tenant: str) -> int:
+    """Destroy a tenant's keys; returns how many there were. Raises TenantError and as above."""
+    with closing(_tenants(settings)) as tenants:
+        return tenants.erase(tenant)
+
+
 def list_signing_keys(settings: Settings, tenant: str) -> Iterator[str]:
     """Yield a line for each key that signs a tenant's calls, the newest first.
 
@@ -91,6 +98,5 @@ def rotate_signing_key(settings: Settings, tenant: str, scheme: str, overlap_ms:
 
 
 def _tenants(settings: Settings) -> Tenants:
-    master = master_key(settings.master_file, create=True)
-    check_master(settings.postgres.url, master)
-    return Tenants(settings.postgres.url, master)
+    keys = unlock(settings.postgres.url, masters_of(settings, create=True))
+    return Tenants(settings.postgres.url, keys)

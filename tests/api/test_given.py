@@ -51,6 +51,8 @@ def _plain(value: str | None) -> str | None:
         {"target": TARGET | {"url": "https://me:hush@hooks.example.com/a"}},
         {"target": TARGET | {"url": "ftp://hooks.example.com/a?t=hush"}},
         {"target": TARGET | {"token": "hush"}},
+        {"target": TARGET | {"credentials": "me:hush"}},
+        {"target": TARGET | {"credentials": {"secret": "hush\n"}}},
         {"authorization": "Bearer hush"},
         {"payload_base64": "hush!", "payload": ...},
     ],

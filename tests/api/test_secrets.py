@@ -7,7 +7,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 import pytest
 
+from commandside.ports import Unavailable
+from commandside.secret_port import Judged
 from infra.memory.secret_store import MemorySecretStore
+from infra.memory.vault import MemoryVault
 from infra.web import build_app
 from tests.api.world import JOB, World
 
@@ -163,9 +166,9 @@ class _Threads(MemorySecretStore):
         super().__init__(now)
         self.asked: list[int] = []
 
-    def missing(self, tenant_id: bytes, names: Sequence[str]) -> frozenset[str]:
+    def judged(self, tenant_id: bytes, names: Sequence[str]) -> Judged:
         self.asked.append(threading.get_ident())
-        return super().missing(tenant_id, names)
+        return super().judged(tenant_id, names)
 
     def value(self, tenant_id: bytes, name: str, _seconds: int) -> bytes:
         self.asked.append(threading.get_ident())
@@ -201,3 +204,104 @@ def test_a_header_that_names_a_secret_wrongly_is_refused(
     found = world.send("POST", "/v1/jobs", body)
     assert found.status_code == 422, found.text
     assert found.json()["errors"][0]["pointer"] == f"/target/headers/X-Token{pointer}"
+
+
+def test_credentials_are_sent_as_the_header_that_http_has_for_them(world: World) -> None:
+    world.send("PUT", "/v1/secrets/db", {"value": "user:password"})
+    target = {"kind": "http", "url": "https://hooks.example.com/run"}
+    job = world.define(JOB | {"target": target | {"credentials": {"secret": "db"}}})
+    assert not [said for said in job["warnings"] if "colon" in said]
+    path = f"/v1/jobs/{job['job_id']}"
+
+    def headers() -> dict[str, object]:
+        found: dict[str, object] = world.send("GET", path).json()["spec"]["target"]["headers"]
+        return found
+
+    assert headers() == {"Authorization": {"secret": "db", "scheme": "Basic"}}
+    world.send("PUT", "/v1/secrets/other", {"value": "user:other"})
+    changed = world.send("PATCH", path, {"target": {"credentials": {"secret": "other"}}})
+    assert changed.status_code == 200, changed.text
+    assert headers() == {"Authorization": {"secret": "other", "scheme": "Basic"}}
+    gone = world.send("PATCH", path, {"target": {"credentials": {"secret": "never"}}})
+    assert gone.status_code == 422
+    assert "never" in gone.text
+    assert world.send("PATCH", path, {"target": {"credentials": None}}).status_code == 200
+    assert headers() == {}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"credentials": "user:password"},
+        {"credentials": {"secret": "db", "scheme": "Bearer"}},
+        {"credentials": {}},
+        {"credentials": {"secret": "db"}, "headers": {"authorization": "Bearer x"}},
+    ],
+)
+def test_credentials_that_cannot_be_are_refused_by_name(
+    world: World, wrong: dict[str, object]
+) -> None:
+    world.send("PUT", "/v1/secrets/db", {"value": "user:password"})
+    target = {"kind": "http", "url": "https://hooks.example.com/run"} | wrong
+    found = world.send("POST", "/v1/jobs", JOB | {"target": target})
+    assert found.status_code == 422, found.text
+    assert [error["pointer"] for error in found.json()["errors"]] == ["/target/credentials"]
+    assert "password" not in found.json()["errors"][0].get("value", "")
+
+
+def test_credentials_in_the_text_of_a_url_are_refused_with_what_is_right(world: World) -> None:
+    target = {"kind": "http", "url": "https://user:hunter2@hooks.example.com/run"}
+    found = world.send("POST", "/v1/jobs", JOB | {"target": target})
+    assert found.status_code == 422
+    assert "target.credentials" in found.text
+    assert "hunter2" not in found.text
+
+
+def test_basic_with_a_secret_that_has_no_colon_is_warned_of(world: World) -> None:
+    world.send("PUT", "/v1/secrets/db", {"value": "token"})
+    headers = {"Authorization": {"secret": "db", "scheme": "basic"}, "X-Key": {"secret": "db"}}
+    body = JOB | {"key": "k", "target": JOB["target"] | {"headers": headers}}
+    job = world.define(body)
+    (said,) = [one for one in job["warnings"] if "colon" in one]
+    assert "'db'" in said
+    assert [one for one in world.define(body)["warnings"] if "colon" in one] == [said]
+    path = f"/v1/jobs/{job['job_id']}"
+    changed = world.send("PATCH", path, {"target": {"method": "PUT"}}).json()
+    assert [one for one in changed["warnings"] if "colon" in one] == [said]
+    world.send("PUT", "/v1/secrets/db", {"value": "user:token"})
+    changed = world.send("PATCH", path, {"target": {"method": "POST"}}).json()
+    assert not [one for one in changed["warnings"] if "colon" in one]
+    bearer = {"Authorization": {"secret": "db", "scheme": "Bearer"}}
+    other = world.define(JOB | {"target": JOB["target"] | {"headers": bearer}})
+    assert not [one for one in other["warnings"] if "colon" in one]
+
+
+class _SlowVault(MemoryVault):
+    """Has to read each tenant's keys first, and notes which thread did."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: list[tuple[bytes, int]] = []
+
+    def knows(self, tenant_id: bytes) -> bool:
+        return tenant_id in [tenant for tenant, _ in self.fetched]
+
+    def fetch(self, tenant_id: bytes) -> None:
+        if self.away:
+            raise Unavailable("the keys cannot be read")
+        self.fetched.append((tenant_id, threading.get_ident()))
+
+
+def test_the_keys_of_a_tenant_are_read_once_and_not_in_the_event_loop(world: World) -> None:
+    vault = _SlowVault()
+    ports = msgspec.structs.replace(world.ports, vault=vault)
+    world.app = build_app(ports, command=True, query=True)
+    vault.away = True
+    assert world.send("POST", "/v1/jobs", JOB).status_code == 503
+    vault.away = False
+    for _ in range(2):
+        world.define()
+        world.send("GET", "/v1/jobs", key=world.other_key)
+    (mine, thread), (theirs, _) = vault.fetched
+    assert (mine, theirs) == (b"t" * 16, b"u" * 16)
+    assert thread != threading.get_ident()

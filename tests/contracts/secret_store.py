@@ -10,6 +10,7 @@ from commandside.secret_port import (
     LIVE_KEYS_MAX,
     V1,
     V1A,
+    Judged,
     SecretMissing,
     SecretStore,
     SigningKey,
@@ -44,7 +45,19 @@ class SecretStoreContract(ABC):
         store.remove_secret(self.tenant, "gone")
         store.put_secret(self.other, "theirs", b"x")
         asked = ["crm", "gone", "theirs", "never"]
-        assert store.missing(self.tenant, asked) == {"gone", "theirs", "never"}
+        judged = store.judged(self.tenant, asked)
+        assert judged.missing == {"gone", "theirs", "never"}
+        assert judged.no_pairs == {"crm"}
+
+    def test_a_secret_that_is_a_user_and_a_password_is_told_from_others(
+        self, store: SecretStore
+    ) -> None:
+        store.put_secret(self.tenant, "crm", b"token")
+        store.put_secret(self.tenant, "db", b"user:password")
+        assert store.judged(self.tenant, ["crm", "db"]).no_pairs == {"crm"}
+        store.put_secret(self.tenant, "crm", b"user:password")
+        store.put_secret(self.tenant, "db", b"token")
+        assert store.judged(self.tenant, ["crm", "db"]) == Judged(frozenset(), frozenset({"db"}))
 
     def test_without_a_key_nothing_is_signed(self, store: SecretStore) -> None:
         assert store.sign(self.tenant, "key-1", self.now_s(), BODY) == b""

@@ -3,17 +3,17 @@
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import psycopg
 import pytest
 
 from commandside.ports import KeyGone
 from commandside.secret_port import SecretMissing
+from infra.keys.masters import one_master
+from infra.keys.wrapping import Unlocked, unlock
 from infra.postgres.secret_store import PostgresSecretStore
 from infra.postgres.tenants import Tenants
 from infra.secret_ring import Ring
-from infra.vault import master_key
 from tests.contracts.secret_store import SecretStoreContract
 
 
@@ -21,25 +21,25 @@ class TestPostgresSecretStore(SecretStoreContract):
     """In Postgres."""
 
     @pytest.fixture
-    def master(self, tmp_path: Path) -> bytes:
-        return master_key(tmp_path / "master.key", create=True)
+    def keys(self, log_database: str) -> Unlocked:
+        return unlock(log_database, one_master(bytes(range(32))))
 
     @pytest.fixture(autouse=True)
-    def _tenants(self, log_database: str, master: bytes) -> None:
-        with closing(Tenants(log_database, master)) as tenants:
+    def _tenants(self, log_database: str, keys: Unlocked) -> None:
+        with closing(Tenants(log_database, keys)) as tenants:
             self.tenant, self.other = tenants.ensure("acme"), tenants.ensure("other")
         # A tenant has a key from the first; the suite begins without one.
         with psycopg.connect(log_database) as connection:
             connection.execute("delete from signing_keys")
 
     @pytest.fixture
-    def store(self, log_database: str, master: bytes) -> Iterator[PostgresSecretStore]:
-        with closing(PostgresSecretStore(log_database, master)) as store:
+    def store(self, log_database: str, keys: Unlocked) -> Iterator[PostgresSecretStore]:
+        with closing(PostgresSecretStore(log_database, keys.wrapping)) as store:
             yield store
 
     @pytest.fixture
-    def elsewhere(self, log_database: str, master: bytes) -> Iterator[PostgresSecretStore]:
-        with closing(PostgresSecretStore(log_database, master)) as store:
+    def elsewhere(self, log_database: str, keys: Unlocked) -> Iterator[PostgresSecretStore]:
+        with closing(PostgresSecretStore(log_database, keys.wrapping)) as store:
             yield store
 
     def now_s(self) -> int:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,10 +14,11 @@ import msgspec
 import psycopg
 
 from infra.embedded.processes import Child, ChildOptions, wait_until
+from infra.keys.masters import masters_of
+from infra.keys.wrapping import unlock
 from infra.listening import free_port
 from infra.postgres.tenants import Tenants
 from infra.settings import Settings, exported, replaced
-from infra.vault import master_key
 
 ROOT: Final = Path(__file__).parents[2]
 START_S: Final = 30.0
@@ -101,9 +103,7 @@ class Cell:
         settings = replaced(settings, "clickhouse", url=engines.clickhouse, database=engines.prefix)
         settings = replaced(settings, "targets", allow=("127.0.0.0/8",))
         self._settings = replaced(settings, "api", port=free_port("127.0.0.1", 0, "api.port"))
-        tenants = Tenants(engines.postgres, master_key(self._settings.master_file, create=True))
-        with contextlib.closing(tenants):
-            self.key = tenants.create_key("acme")
+        self.key = self.key_of("acme")
         self._runs: list[RoleRun] = []
         self.planned_before = 0
         """One-time jobs that tests have defined so far."""
@@ -117,6 +117,40 @@ class Cell:
     def payloads(self) -> Path:
         """The folder of large payloads."""
         return self._folder / "payloads"
+
+    def key_of(self, tenant: str) -> str:
+        """Return a new key of a tenant, who is made if needed."""
+        keys = unlock(self.engines.postgres, masters_of(self._settings, create=True))
+        with contextlib.closing(Tenants(self.engines.postgres, keys)) as tenants:
+            return tenants.create_key(tenant)
+
+    def tocsin(self, *words: str) -> str:
+        """Run a command of the console to its end, and return what it printed."""
+        done = subprocess.run(
+            (sys.executable, "-m", "infra.cli", *words),
+            cwd=ROOT,
+            env={"PATH": os.environ["PATH"]} | exported(self._settings),
+            capture_output=True,
+            text=True,
+            timeout=END_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    @property
+    def master_file(self) -> Path:
+        """The file of the master key."""
+        return self._settings.master_file
+
+    def log_files(self) -> list[Path]:
+        """Return where the processes write what they say."""
+        return sorted(self._folder.glob("*.log"))
+
+    @property
+    def running(self) -> list[RoleRun]:
+        """The processes that run."""
+        return [run for run in self._runs if run.running]
 
     def connect(self, text: str) -> None:
         """Give roles that start from now on these connections to brokers."""

@@ -6,6 +6,8 @@ from typing import Any, cast
 import pytest
 import uvicorn
 
+from infra.keys.masters import one_master
+from infra.keys.wrapping import Unlocked, WrappingKeys
 from infra.roles import web
 from infra.roles.process import Process
 from infra.settings import Api, Clickhouse, Settings
@@ -20,7 +22,8 @@ class Opened:
         )
         self.conninfo = "host=127.0.0.1 port=1"
         self.keeper = SimpleNamespace(clock=None)
-        self.shards, self.master, self.telemetry = 8, bytes(32), None
+        self.shards, self.telemetry = 8, None
+        self.keys = Unlocked(bytes(32), WrappingKeys(one_master(bytes(32))))
         self.queues = 0
 
     def unavailable(self, detail: str) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -11,39 +10,41 @@ import pytest
 from commandside.keys import KeyRing
 from domain.tenant import JOBS_READ, SCOPES, Caller
 from infra.clock import wall_ms
+from infra.keys.masters import one_master
+from infra.keys.wrapping import Unlocked, unlock
 from infra.postgres.tenants import PostgresKeys, TenantError, Tenants
-from infra.vault import MasterKeyError, TenantVault, check_master, master_key, pepper
+from infra.vault import TenantVault, pepper
 
 
 @pytest.fixture
-def master(tmp_path: Path) -> bytes:
-    return master_key(tmp_path / "master.key", create=True)
+def keys(log_database: str) -> Unlocked:
+    return unlock(log_database, one_master(bytes(range(32))))
 
 
 @pytest.fixture
-def tenants(log_database: str, master: bytes) -> Iterator[Tenants]:
-    with closing(Tenants(log_database, master)) as found:
+def tenants(log_database: str, keys: Unlocked) -> Iterator[Tenants]:
+    with closing(Tenants(log_database, keys)) as found:
         yield found
 
 
-def caller(conninfo: str, master: bytes, authorization: str) -> Caller | None:
+def caller(conninfo: str, keys: Unlocked, authorization: str) -> Caller | None:
     async def ask() -> Caller | None:
-        keys = PostgresKeys(conninfo)
-        await keys.start()
+        stored = PostgresKeys(conninfo)
+        await stored.start()
         try:
-            ring = KeyRing(keys, pepper(master), wall_ms)
+            ring = KeyRing(stored, pepper(keys.root), wall_ms)
             return await ring.caller(authorization)
         finally:
-            await keys.close()
+            await stored.close()
 
     return asyncio.run(ask())
 
 
 def test_a_key_lets_its_tenant_in_with_its_scopes(
-    tenants: Tenants, log_database: str, master: bytes
+    tenants: Tenants, log_database: str, keys: Unlocked
 ) -> None:
     key = tenants.create_key("acme", scopes=(JOBS_READ,))
-    found = caller(log_database, master, f"Bearer {key}")
+    found = caller(log_database, keys, f"Bearer {key}")
     assert found is not None
     assert (found.tenant_id, found.scopes) == (tenants.ensure("acme"), (JOBS_READ,))
 
@@ -59,45 +60,30 @@ def test_the_secret_of_a_key_is_nowhere_in_the_database(
     assert secret not in stored
 
 
-def test_a_revoked_key_lets_nobody_in(tenants: Tenants, log_database: str, master: bytes) -> None:
+def test_a_revoked_key_lets_nobody_in(tenants: Tenants, log_database: str, keys: Unlocked) -> None:
     key = tenants.create_key("acme")
     assert tenants.revoke(key.split("_")[2])
-    assert caller(log_database, master, f"Bearer {key}") is None
+    assert caller(log_database, keys, f"Bearer {key}") is None
     assert [listed.revoked_at is not None for listed in tenants.listed()] == [True]
 
 
 def test_another_secret_under_a_known_id_lets_nobody_in(
-    tenants: Tenants, log_database: str, master: bytes
+    tenants: Tenants, log_database: str, keys: Unlocked
 ) -> None:
     first, second = tenants.create_key("acme"), tenants.create_key("acme")
     forged = "_".join((*first.split("_")[:3], *second.split("_")[3:]))
-    assert caller(log_database, master, f"Bearer {forged}") is None
+    assert caller(log_database, keys, f"Bearer {forged}") is None
 
 
 def test_making_a_tenant_twice_keeps_its_encryption_key(
-    tenants: Tenants, log_database: str, master: bytes
+    tenants: Tenants, log_database: str, keys: Unlocked
 ) -> None:
     tenant = tenants.ensure("acme")
-    with closing(TenantVault(log_database, master)) as vault:
+    with closing(TenantVault(log_database, keys.wrapping)) as vault:
         sealed = vault.seal(tenant, bytes(16), b"plain")
     assert tenants.ensure("acme") == tenant
-    with closing(TenantVault(log_database, master)) as vault:
+    with closing(TenantVault(log_database, keys.wrapping)) as vault:
         assert vault.open(tenant, bytes(16), sealed) == b"plain"
-
-
-def test_a_master_key_in_no_folder_is_refused_in_words(tmp_path: Path) -> None:
-    with pytest.raises(MasterKeyError, match=r"No such file.*keys\.master_file"):
-        master_key(tmp_path / "nowhere" / "master.key", create=True)
-
-
-def test_a_master_key_that_the_keys_are_not_under_is_refused(
-    tenants: Tenants, log_database: str, master: bytes
-) -> None:
-    check_master(log_database, bytes(32))  # nothing is under any key yet
-    tenants.ensure("acme")
-    check_master(log_database, master)
-    with pytest.raises(MasterKeyError, match=r"keys\.master_file"):
-        check_master(log_database, bytes(32))
 
 
 def test_an_unknown_scope_is_refused_by_name(tenants: Tenants) -> None:

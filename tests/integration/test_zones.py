@@ -20,11 +20,11 @@ from domain.target import HttpTarget
 from infra import zones
 from infra.clock import DatabaseClock, wall_ms
 from infra.embedded.processes import wait_until
+from infra.keys.local import from_file
 from infra.postgres import migrate
 from infra.postgres.command_log import PostgresCommandLog
 from infra.roles.process import Process
 from infra.settings import Settings, load, replaced
-from infra.vault import master_key
 
 HOUR = 3_600_000
 JOBS = 3
@@ -144,7 +144,7 @@ def test_a_node_with_other_zone_data_decides_nothing_and_says_what_to_do(
 ) -> None:
     folder = tmp_path_factory.mktemp("keys")
     settings = replaced(settings_of(log_database), "data", dir=str(folder))
-    master_key(settings.master_file, create=True)
+    from_file(settings.master_file, create=True)
     process = Process("scheduler", settings)
     process.keeper.start()
     try:

@@ -1,9 +1,15 @@
+import base64
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from infra.settings import Settings, SettingsError, exported, load, replaced
+
+MASTERS = ("master_key", "master_kms", "next_key", "next_kms")
+"""One way to say what a master key is leaves no place for another."""
+NOT_ANY = ("ports", "closed_ports", "hosts", "store", "endpoint", *MASTERS)
+KEY = base64.b64encode(bytes(32)).decode()
 
 
 def another(value: object) -> object:
@@ -23,13 +29,16 @@ def test_exported_settings_are_read_back_as_they_were() -> None:
     settings = Settings()
     for section in msgspec.structs.fields(Settings):
         for field in msgspec.structs.fields(section.type):
-            if field.name not in ("ports", "closed_ports", "hosts", "store", "endpoint"):
+            if field.name not in NOT_ANY:
                 value = another(field.default)
                 settings = replaced(settings, section.name, **{field.name: value})
     settings = replaced(settings, "targets", ports=(9_000, 9_001), closed_ports=(9_002, 1))
     settings = replaced(settings, "targets", hosts=("billing.corp", "*.svc.corp"))
     settings = replaced(settings, "payloads", store="s3://bucket/p", endpoint="http://minio:9000")
     assert load(environment=exported(settings)) == settings
+    for names in ({"master_key": KEY, "next_kms": "alias/a"}, {"master_kms": "b", "next_key": KEY}):
+        settings = replaced(Settings(), "keys", **names)
+        assert load(environment=exported(settings)) == settings
 
 
 def test_exported_settings_do_not_depend_on_a_file(
@@ -76,6 +85,8 @@ def test_a_variable_that_is_no_setting_is_refused() -> None:
         ("TOCSIN_TARGETS_PORTS", "80", "from 1024 to 65535"),
         ("TOCSIN_FAULT_POINT", "after_lease:x", "NAME:HIT"),
         ("TOCSIN_UP_DEMO", "perhaps", "true or false"),
+        ("TOCSIN_KEYS_MASTER_KEY", "aHVudGVyMg==", "32 bytes as base64"),
+        ("TOCSIN_KEYS_NEXT_KEY", "hunter2", "32 bytes as base64"),
     ],
 )
 def test_what_no_type_can_say_is_refused_as_well(variable: str, value: str, says: str) -> None:
@@ -83,6 +94,15 @@ def test_what_no_type_can_say_is_refused_as_well(variable: str, value: str, says
         load(environment={variable: value})
     assert variable in str(error.value)
     assert says in str(error.value)
+    assert "KEYS" not in variable or value not in str(error.value)
+
+
+def test_a_master_key_is_in_one_place() -> None:
+    places = {"TOCSIN_KEYS_MASTER_KEY": KEY, "TOCSIN_KEYS_MASTER_KMS": "alias/tocsin"}
+    with pytest.raises(SettingsError, match=r"there is keys\.master_key already"):
+        load(environment=places)
+    assert not load(environment={"TOCSIN_KEYS_MASTER_KMS": "alias/tocsin"}).has_master_file
+    assert KEY not in repr(load(environment={"TOCSIN_KEYS_MASTER_KEY": KEY}))
 
 
 def test_the_least_distance_of_fires_is_the_operators() -> None:

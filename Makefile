@@ -15,10 +15,10 @@ ARGS ?=
 # Each worker has engines of its own, runs whole files, and ends the run if it dies.
 WORKERS ?= 2
 
-.PHONY: help up test check bench fuzz fmt lock docs clean
+.PHONY: help up test check chaos chaos-smoke soak bench fuzz fmt lock docs clean
 
 help:  ## Show what can be made
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 up: $(STAMP)  ## Start Tocsin with embedded engines and fire a demo job
 	@exec $(BIN)/tocsin up $(ARGS)
@@ -34,6 +34,15 @@ check: $(STAMP)  ## Lint, format, types, import rules, architecture tests
 	$(BIN)/lint-imports --no-logo || failed+=" imports"; \
 	$(BIN)/python -m pytest tests/architecture -q || failed+=" architecture"; \
 	test -z "$$failed" || { echo "make check failed:$$failed" >&2; exit 1; }
+
+chaos: $(STAMP)  ## Faults on the real processes, every scenario once
+	@$(BIN)/python -u -m tests.chaos $(ARGS)
+
+chaos-smoke: $(STAMP)  ## The short run of chaos
+	@$(BIN)/python -u -m tests.chaos --smoke $(ARGS)
+
+soak: $(STAMP)  ## Random faults for so long: make soak HOURS=8
+	@$(BIN)/python -u -m tests.chaos --hours $(or $(HOURS),1) $(ARGS)
 
 bench: $(STAMP)  ## Measure: rates, lateness, CPU per fire
 	@$(BIN)/tocsin bench $(ARGS)

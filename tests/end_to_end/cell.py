@@ -63,6 +63,10 @@ class RoleRun:
         return self
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def running(self) -> bool:
         return self._process.exit_status() is None
 
@@ -124,6 +128,13 @@ class Cell:
         with contextlib.closing(Tenants(self.engines.postgres, keys)) as tenants:
             return tenants.create_key(tenant)
 
+    @property
+    def tenant_id(self) -> bytes:
+        """The id of the tenant whose key the client has."""
+        keys = unlock(self.engines.postgres, masters_of(self._settings, create=True))
+        with contextlib.closing(Tenants(self.engines.postgres, keys)) as tenants:
+            return tenants.ensure("acme")
+
     def tocsin(self, *words: str) -> str:
         """Run a command of the console to its end, and return what it printed."""
         done = subprocess.run(
@@ -151,6 +162,10 @@ class Cell:
     def running(self) -> list[RoleRun]:
         """The processes that run."""
         return [run for run in self._runs if run.running]
+
+    def schedules(self, **changes: Any) -> None:
+        """Give roles that start from now on these settings of schedules."""
+        self._settings = replaced(self._settings, "schedules", **changes)
 
     def connect(self, text: str) -> None:
         """Give roles that start from now on these connections to brokers."""

@@ -1,7 +1,7 @@
 """The scheduler: owns shards, looks 60 s ahead, and hands off what it finds.
 
     edge    (last edge … now + 60 s]   every second: what comes into sight
-    near    (now - 1 s … now + 5 s]    every second: what was defined late
+    near    (last near … now + 5 s]    every second: what was defined late; from a second before
     whole   (-∞ … now + 60 s]          every 10 s, at a new term, and when a confirmation is missing
 
 The passes are statements over all owned shards. A row that two passes see is published once, as
@@ -25,6 +25,7 @@ TRUST_US: Final = 5_000_000
 """A shard is believed to be ours for so long after a heartbeat was sent: less than its lease."""
 HEARTBEAT_US: Final = 1_000_000
 NEAR_BEHIND_MS: Final = 1 * SECOND
+"""Between the instant of a decision and its commit, which the look before may have just missed."""
 NEAR_AHEAD_MS: Final = 5 * SECOND
 PASS_US: Final = 1_000_000
 WHOLE_US: Final = 10_000_000
@@ -75,6 +76,8 @@ class Scheduler:
         self._edge, self._near, self._whole = _Pass(PASS_US), _Pass(PASS_US), _Pass(WHOLE_US)
         self._taken = _Pass(PASS_US)
         self._seen_to = EVER
+        self._near_at = EVER
+        """When the last near look was, which saw all that was there: the next goes on from it."""
         self._drain_until_us = 0
 
     def owned(self, tick: Tick) -> list[int]:
@@ -143,7 +146,7 @@ class Scheduler:
         if self._whole.is_due(tick, hand_off):
             # It has seen what the other two would.
             if self._read(self._whole, self._terms, (EVER, horizon), tick):
-                self._fresh, self._seen_to = {}, horizon
+                self._fresh, self._seen_to, self._near_at = {}, horizon, tick.at
             return
         if (
             self._fresh
@@ -156,8 +159,9 @@ class Scheduler:
         ):
             self._seen_to = horizon
         if self._near.is_due(tick, hand_off):
-            window = (tick.at - NEAR_BEHIND_MS, tick.at + NEAR_AHEAD_MS)
-            self._read(self._near, self._terms, window, tick)
+            window = (min(self._near_at, tick.at) - NEAR_BEHIND_MS, tick.at + NEAR_AHEAD_MS)
+            if self._read(self._near, self._terms, window, tick):
+                self._near_at = tick.at
 
     def _read(
         self, kind: _Pass, terms: dict[int, int], window: tuple[int, int], tick: Tick

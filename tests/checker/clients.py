@@ -8,10 +8,14 @@ from typing import Final
 from domain.job import events as e
 from tests.checker.inputs import INFO, OK, Command, Operation
 from tests.checker.report import Report
-from tests.checker.track import ACTIVE, CANCELLED, PAUSED, Case, Job
+from tests.checker.track import ACTIVE, CANCELLED, FINISHED, PAUSED, Case, Job
 
-LEADS_TO: Final = {"pause": PAUSED, "resume": ACTIVE, "cancel": CANCELLED}
-"""What a job is at the version that such a command answers."""
+LEADS_TO: Final = {
+    "pause": (PAUSED,),
+    "resume": (ACTIVE, FINISHED),
+    "cancel": (CANCELLED,),
+}
+"""What a job may be at the version that such a command answers: a resume may find no slot left."""
 READS: Final = ("read", "list")
 CONFLICT: Final = 422
 
@@ -36,7 +40,7 @@ def _exists(job: Job, op: Operation, report: Report) -> None:
         report.wrong("I13", what, job=job.id)
         return
     status = LEADS_TO.get(op.action)
-    if status is not None and job.statuses[op.version] != status:
+    if status is not None and job.statuses[op.version] not in status:
         what = f"{op.action} was answered with version {op.version}, where the job is not so"
         report.wrong("I13", what, job=job.id)
 
@@ -85,7 +89,8 @@ def _requested(case: Case, job: Job, report: Report) -> None:
             what = f"the command {row.command_id.hex()} has two rows"
             report.wrong("I19", what, job=job.id)
         effects.add(row.command_id)
-        if row.version not in places or row.position not in ends:
+        # Position 0: there was nothing left to do, and that is what its repeat is told.
+        if row.version not in places or (row.position and row.position not in ends):
             what = f"the command {row.command_id.hex()} wrote version {row.version}, which is not "
             report.wrong("I19", f"{what}in the log", job=job.id)
 

@@ -26,6 +26,12 @@ up: $(STAMP)  ## Start Tocsin with embedded engines and fire a demo job
 test: $(STAMP)  ## Run the whole test suite
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0 $(ARGS)
 
+# How many seeds are played, or the first and the last.
+SEEDS ?= 200
+.PHONY: simulate
+simulate: $(STAMP)  ## Play seeds of the simulation: make simulate SEEDS=200, SEEDS=7-7
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
+
 check: $(STAMP)  ## Lint, format, types, import rules, architecture tests
 	@failed=""; \
 	$(BIN)/ruff check . || failed+=" ruff"; \

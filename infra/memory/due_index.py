@@ -120,8 +120,8 @@ class MemoryDueIndex:
         now, owned = self._log.now(), frozenset(shards)
         over = [
             job_id
-            for job_id, (_, head) in self._log.heads.items()
-            if 0 < head.resume_at <= now and shard_of(job_id, self._log.shards) in owned
+            for job_id, resume_at in self._log.resuming.items()
+            if resume_at <= now and shard_of(job_id, self._log.shards) in owned
         ]
         return [self._log.whole(job_id) for job_id in over[:limit]]
 

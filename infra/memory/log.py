@@ -51,6 +51,8 @@ class Written(msgspec.Struct, frozen=True, gc=False):
     version: int
     name: str
     data: bytes
+    committed_at: int = 0
+    """The database clock, ms."""
 
 
 class Due:
@@ -108,6 +110,8 @@ class MemoryLog:
         self.commands: dict[tuple[bytes, bytes], Effect] = {}
         self.sessions: dict[bytes, _SessionRow] = {}
         self.terms: dict[int, int] = dict.fromkeys(range(shards), 0)
+        self.resuming: dict[bytes, int] = {}
+        """Paused job → when its pause ends by itself."""
         self._of_job: dict[bytes, dict[bytes, Due]] = {}
         self._position = 0
 
@@ -239,7 +243,12 @@ class MemoryLog:
             for event in piece.events:
                 position = self._write(piece.stream_id, shard, NAMES[type(event)], encode(event))
             if isinstance(after, js.JobState):
-                self.heads[decision.job_id] = (after, head_row(after))
+                head_after = head_row(after)
+                self.heads[decision.job_id] = (after, head_after)
+                if head_after.resume_at > 0:
+                    self.resuming[decision.job_id] = head_after.resume_at
+                else:
+                    self.resuming.pop(decision.job_id, None)
             elif isinstance(after, WithRow):
                 self._plan(after, shard)
             else:
@@ -255,7 +264,7 @@ class MemoryLog:
     def _write(self, stream_id: bytes, shard: int, name: str, data: bytes) -> int:
         stream = self.streams.setdefault(stream_id, [])
         self._position += 1
-        written = Written(self._position, stream_id, len(stream) + 1, name, data)
+        written = Written(self._position, stream_id, len(stream) + 1, name, data, self.now())
         stream.append(written)
         self.feed[shard].append(written)
         return self._position

@@ -42,10 +42,12 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A request that reached its target, and when."""
+    """A request that reached its target, and when; `answered_us`: 0 where no answer came whole."""
 
     at_us: int
     call: Call
+    status: int = 0
+    answered_us: int = 0
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -81,12 +83,15 @@ class MemoryDeliverer:
         *,
         concurrency: int = CONCURRENCY,
         broker: Broker = takes_all,
+        seen_us: Callable[[], int] | None = None,
     ) -> None:
+        """`seen_us`: the clock of targets and brokers, where it is another than the caller's."""
         self.hits: list[Hit] = []
         self.messages: list[Sent] = []
         self._rule = rule
         self._broker = broker
         self._mono_us = mono_us
+        self._seen_us = seen_us or mono_us
         self._concurrency = concurrency
         self._count = 0
         self._pending: list[tuple[int, int, Answer]] = []
@@ -133,7 +138,7 @@ class MemoryDeliverer:
         if isinstance(call, Message):
             error = self._broker(call, now_us)
             if not error:
-                self.messages.append(Sent(now_us, call))
+                self.messages.append(Sent(self._seen_us(), call))
             return Answer(call.token, 0, error, sent=not error, elapsed_us=BROKER_US)
         if any(mark in line for line in call.headers for mark in (b"\r", b"\n", b"\0")):
             return Answer(call.token, 0, UNSENDABLE, sent=False, elapsed_us=0)
@@ -141,7 +146,10 @@ class MemoryDeliverer:
         assert not reply.error or reply.error in ERRORS, reply.error
         sent = reply.error not in _NOT_SENT
         if sent:
-            self.hits.append(Hit(now_us, call))
+            seen_us = self._seen_us()
+            whole = reply.status > 0 and not reply.error and reply.latency_us < NEVER_US
+            answered_us = seen_us + reply.latency_us if whole else 0
+            self.hits.append(Hit(seen_us, call, reply.status, answered_us))
         limit_us = 1_000 * (call.timeout_ms if sent else min(call.timeout_ms, CONNECT_TIMEOUT_MS))
         if reply.latency_us >= limit_us:
             reply = Reply(reply.status if reply.error == "timeout" else 0, limit_us, "timeout")

@@ -93,9 +93,7 @@ class Busy(Handlers):
         self._plans: list[tuple[int, int, Handler, str]] = []
         self._count = 0
         self._sync = world.answer
-        process = Process(world, "handlers", lambda _: self)
-        world.processes.append(process)
-        heappush(world._queue, (world.clock.mono_us(), len(world.processes) - 1))
+        world.add(Process(world, "handlers", lambda _: self))
 
     def take(self, call: Call, at_us: int) -> Reply:
         """Take two calls of three; the world answers the others."""

@@ -10,11 +10,16 @@ from domain.job import events as je
 from domain.job import state as js
 from domain.run import events as re
 from domain.run import state as rs
-from domain.schedule.schedule import FixedDelay, ScheduleSpec, plan
+from domain.schedule.schedule import FixedDelay
+from domain.slots import Slots
 from infra.memory.log import MemoryLog
 from infra.memory.targets import Hit, MemoryDeliverer
 
-DEADLINE_US: Final = 1_000_000
+DEADLINE_MS: Final = 1_000
+EARLY_MS: Final = 100
+"""Clocks of host and database may differ by so much."""
+SLACK_MS: Final = 30
+"""The clock that measures the second may run a little slow."""
 
 
 def wrongs(log: MemoryLog, deliverers: list[MemoryDeliverer], until: int) -> list[str]:
@@ -93,7 +98,7 @@ class Ledger:
         for job_id, job_events in self.jobs.items():
             for job_event in job_events:
                 passed[job_id] += getattr(job_event, "passed", ())
-            for slot in _in_force(job_events, until):
+            for slot in _in_force(job_id, job_events, until):
                 ranges = sum(1 for p in passed[job_id] if p.first <= slot <= p.last)
                 verdicts = ends[job_id][slot] + ranges
                 if verdicts != 1:
@@ -121,7 +126,7 @@ class Ledger:
         """Requests without their lease, early, late, doubled, or under a key of their own."""
         seen: set[tuple[bytes, int]] = set()
         keys: dict[bytes, str] = {}
-        owners: dict[str, bytes] = {}
+        owners: dict[str, tuple[bytes, int]] = {}
         for hit in hits:
             run_id = bytes.fromhex(header(hit.call, "Tocsin-Run-Id").removeprefix("rn_"))
             attempt = int(header(hit.call, "Tocsin-Attempt"))
@@ -131,42 +136,53 @@ class Ledger:
             seen.add((run_id, attempt))
             if keys.setdefault(run_id, key) != key:
                 yield f"run {run_id.hex()} has two keys"
-            if owners.setdefault(key, run_id) != run_id:
-                yield f"key {key} has two runs"
+            occurrence = self._occurrence(run_id)
+            if owners.setdefault(key, occurrence) != occurrence:
+                yield f"key {key} has two occurrences"
             yield from self._lease_of(run_id, attempt, hit.at_us)
+
+    def _occurrence(self, run_id: bytes) -> tuple[bytes, int]:
+        first = self.runs[run_id][0]
+        assert isinstance(first, re.Scheduled)
+        return first.job_id, first.nominal
 
     def _lease_of(self, run_id: bytes, attempt: int, at_us: int) -> Iterator[str]:
         due_at = 0
-        for event in self.runs.get(run_id, ()):
+        for event, written in zip(
+            self.runs.get(run_id, ()), self._log.streams.get(run_id, ()), strict=True
+        ):
             if isinstance(event, re.Scheduled):
                 due_at = event.due_at
             elif isinstance(event, re.Leased) and event.attempt == attempt:
-                if event.at < due_at:
-                    yield f"attempt {attempt} of {run_id.hex()} was leased before its instant"
-                if not 0 <= at_us - event.at * 1_000 <= DEADLINE_US + 1_000:
-                    yield f"attempt {attempt} of {run_id.hex()} was sent outside of its second"
+                if event.at < due_at or at_us < (due_at - EARLY_MS) * 1_000:
+                    yield f"attempt {attempt} of {run_id.hex()} was before its instant"
+                # Decided on what was read a while before, it may be older than its commit.
+                sent = at_us // 1_000 - written.committed_at
+                if not -1 <= sent <= DEADLINE_MS + SLACK_MS:
+                    yield f"attempt {attempt} of {run_id.hex()} was sent {sent} ms after its lease"
                 return
         yield f"attempt {attempt} of {run_id.hex()} was sent without a lease"
 
 
-def _in_force(events: list[je.JobEvent], until: int) -> Iterator[int]:
+def _in_force(job_id: bytes, events: list[je.JobEvent], until: int) -> Iterator[int]:
     """Return the slots that a job's schedules had while each was in force."""
-    schedule: ScheduleSpec | None = None
+    spec: je.JobSpec | None = None
     since = 0
     for event in events:
-        if isinstance(event, je.Defined | je.Revised | je.Cancelled):
-            if schedule is not None:
-                yield from _between(schedule, since, min(event.at, until))
-            schedule = None if isinstance(event, je.Cancelled) else event.spec.schedule
-            since = event.at
-    if schedule is not None:
-        yield from _between(schedule, since, until)
+        if isinstance(event, je.Defined | je.Revised | je.Cancelled | je.Finished):
+            if spec is not None:
+                yield from _between(job_id, spec, since, min(event.at, until))
+            over = isinstance(event, je.Cancelled | je.Finished)
+            spec = None if isinstance(event, je.Cancelled | je.Finished) else event.spec
+            since = event.cursor if over or isinstance(event, je.Revised) else event.at
+    if spec is not None:
+        yield from _between(job_id, spec, since, until)
 
 
-def _between(schedule: ScheduleSpec, after: int, until: int) -> Iterator[int]:
-    if isinstance(schedule, FixedDelay):
+def _between(job_id: bytes, spec: je.JobSpec, after: int, until: int) -> Iterator[int]:
+    if isinstance(spec.schedule, FixedDelay):
         return  # it has no slots but those that ends of runs give it
-    slots = plan(schedule)
+    slots = Slots(job_id, spec).plan
     slot = slots.next_after(after)
     while slot is not None and slot <= until:
         yield slot

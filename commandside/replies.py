@@ -15,7 +15,7 @@ from domain.chain import Link
 from domain.ids import JOB, text
 from domain.instant import DAY, rfc3339
 from domain.job.events import BackfillRequested
-from domain.job.state import STATUS_NAMES, JobState
+from domain.job.state import STATUS_NAMES, JobState, Paused
 from domain.schedule.schedule import OneTime, ScheduleSpec, warnings
 
 _KEPT: Final = 4_096
@@ -52,6 +52,9 @@ class JobReply(msgspec.Struct, kw_only=True):
     in_flight: (
         Annotated[list[str], Meta(description="runs whose attempt goes on by itself")] | UnsetType
     ) = UNSET
+    until: (
+        Annotated[Instant | None, Meta(description="when the pause ends by itself")] | UnsetType
+    ) = UNSET
     run_id: Annotated[str, Meta(description="of the run that was asked for")] | UnsetType = UNSET
     backfill: BackfillReply | UnsetType = UNSET
     warnings: list[str] | UnsetType = UNSET
@@ -74,6 +77,8 @@ def reply(
         next_run_at=rfc3339(link.nominal) if link else None,
         next_due_at=rfc3339(link.due_at) if link else None,
     )
+    if isinstance(job, Paused):
+        found.until = rfc3339(job.until) if job.until else None
     if runs:
         found.next_runs = outlook.following(job.facts, link.nominal) if link else []
     return found

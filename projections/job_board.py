@@ -6,6 +6,8 @@ index, which is always current.
 
 from collections.abc import Iterable
 
+import msgspec
+
 from domain import wording
 from domain.job import events as e
 from domain.job.events import JobSpec
@@ -30,7 +32,8 @@ def _change(recorded: Recorded) -> BoardChange | None:
     event = recorded.event
     match event:
         case e.Defined():
-            return _row(recorded, event.spec, event.tenant_id, event.at, event.at)
+            row = _row(recorded, event.spec, event.tenant_id, event.at, event.at)
+            return msgspec.structs.replace(row, key=event.key)
         case e.Revised():
             return _row(recorded, event.spec, event.tenant_id, 0, event.at)
         case e.Paused():

@@ -70,6 +70,8 @@ class BoardRow(msgspec.Struct, frozen=True, gc=False):
     labels: tuple[tuple[str, str], ...]
     defined_at: int
     changed_at: int
+    key: str = ""
+    """Its client's name for it; empty too in the row of a change, which leaves it."""
 
 
 class BoardStatus(msgspec.Struct, frozen=True, gc=False):

@@ -90,6 +90,7 @@ class JobFilter(msgspec.Struct, frozen=True, gc=False):
     name_prefix: str = ""
     host: str = ""
     labels: tuple[tuple[str, str], ...] = ()
+    job_id: bytes = b""
 
 
 class JobPlace(msgspec.Struct, frozen=True, gc=False):

@@ -80,6 +80,7 @@ class JobItem(msgspec.Struct, kw_only=True):
     """A job in a list."""
 
     job_id: str
+    key: str | None
     name: str
     status: str
     type: str
@@ -284,6 +285,7 @@ def job_item(line: JobLine) -> JobItem:
     row = line.row
     return JobItem(
         job_id=text(JOB, row.job_id),
+        key=row.key or None,
         name=row.name,
         status=row.status,
         type="one_time" if row.one_time else "recurring",

@@ -91,6 +91,7 @@ def _fits(row: BoardRow, wanted: JobFilter) -> bool:
     return (
         (not wanted.status or row.status == wanted.status)
         and (not wanted.host or row.host == wanted.host)
+        and (not wanted.job_id or row.job_id == wanted.job_id)
         and row.name.startswith(wanted.name_prefix)
         and set(wanted.labels) <= set(row.labels)
     )

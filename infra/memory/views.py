@@ -54,6 +54,7 @@ class MemoryBoardStore:
                     change,
                     status=change.status or (old.status if old else ""),
                     defined_at=change.defined_at or (old.defined_at if old else 0),
+                    key=change.key or (old.key if old else ""),
                 )
             elif old is not None:
                 rows[change.job_id] = msgspec.structs.replace(

@@ -32,6 +32,7 @@ _FILTERS: Final[dict[str, LiteralString]] = {
     "cancelled": "b.status = 'cancelled'",
     "name": "b.name ^@ %(name)s::text",
     "host": "b.host = %(host)s",
+    "job": "b.job_id = %(job)s::uuid",
     "labels": "b.labels @> %(labels)s",
     "after": """b.defined_at <= %(number)s
         and (b.defined_at < %(number)s or b.job_id > %(id)s::uuid)""",
@@ -48,7 +49,7 @@ with page as materialized (
 )
 select b.job_id, b.version, b.status, b.one_time, b.name, b.schedule, b.timezone, b.target,
     b.host, b.labels, b.defined_at, b.changed_at,
-    n.nominal, n.due_at, coalesce(f.runs, 0), ({over})
+    n.nominal, n.due_at, coalesce(f.runs, 0), ({over}), b.key
 from page b
 left join lateral (
     select d.nominal, d.due_at from due_index d
@@ -102,12 +103,14 @@ class PostgresBoard:
             "name": wanted.name_prefix,
             "host": wanted.host,
             "labels": Jsonb(dict(wanted.labels)),
+            "job": wanted.job_id.hex(),
         }
         asked = [
             wanted.status,
             "name" if wanted.name_prefix else "",
             "host" if wanted.host else "",
             "labels" if wanted.labels else "",
+            "job" if wanted.job_id else "",
         ]
         if edge is not None:
             asked.append("before" if newer else "after")
@@ -155,7 +158,7 @@ class PostgresBoard:
 
 def _line(tenant_id: bytes, row: tuple[Any, ...]) -> JobLine:
     job_id, version, status, one_time, name, schedule, zone, target, host, labels, *rest = row
-    defined_at, changed_at, nominal, due_at, in_flight, over = rest
+    defined_at, changed_at, nominal, due_at, in_flight, over, key = rest
     return JobLine(
         BoardRow(
             job_id.bytes,
@@ -171,6 +174,7 @@ def _line(tenant_id: bytes, row: tuple[Any, ...]) -> JobLine:
             tuple(sorted(labels.items())),
             defined_at,
             changed_at,
+            key,
         ),
         nominal,
         due_at,

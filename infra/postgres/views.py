@@ -36,20 +36,21 @@ _ADOPT: Final = "update parked_events set view = %s where view = %s"
 
 _PUT: Final = """
 insert into job_board (view, tenant_id, job_id, version, status, one_time, name, schedule, timezone,
-    target, host, labels, defined_at, changed_at)
+    target, host, labels, defined_at, changed_at, key)
 select convert_from($1::bytea, 'utf8'), tenant_id, job_id, version, status, one_time, name,
-    schedule, timezone, target, host, labels::jsonb, defined_at, changed_at
+    schedule, timezone, target, host, labels::jsonb, defined_at, changed_at, key
 from unnest($2::uuid[], $3::uuid[], $4::int4[], $5::text[], $6::bool[], $7::text[], $8::text[],
-    $9::text[], $10::text[], $11::text[], $12::text[], $13::int8[], $14::int8[])
+    $9::text[], $10::text[], $11::text[], $12::text[], $13::int8[], $14::int8[], $15::text[])
     as r(tenant_id, job_id, version, status, one_time, name, schedule, timezone, target, host,
-        labels, defined_at, changed_at)
+        labels, defined_at, changed_at, key)
 on conflict (tenant_id, view, job_id) do update set
     version = excluded.version, one_time = excluded.one_time, name = excluded.name,
     status = coalesce(nullif(excluded.status, ''), job_board.status),
     schedule = excluded.schedule, timezone = excluded.timezone, target = excluded.target,
     host = excluded.host, labels = excluded.labels, changed_at = excluded.changed_at,
     defined_at = case when excluded.defined_at > 0 then excluded.defined_at
-                      else job_board.defined_at end
+                      else job_board.defined_at end,
+    key = case when excluded.key <> '' then excluded.key else job_board.key end
 where job_board.version < excluded.version
 """
 _STATUS: Final = """
@@ -233,6 +234,7 @@ def _put(run: Sequence[BoardChange]) -> list[bytes]:
         arrays.texts([_JSON(dict(row.labels)) for row in rows]),
         arrays.int8s([row.defined_at for row in rows]),
         arrays.int8s([row.changed_at for row in rows]),
+        _texts(row.key for row in rows),
     ]
 
 

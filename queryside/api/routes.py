@@ -9,6 +9,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath
 from litestar.response.base import ASGIResponse
 
+from domain.ids import job_id_of_key
 from domain.tenant import JOBS_READ, RUNS_READ, Caller
 from queryside.ports import PAGE_MAX, JobFilter
 from queryside.queries import STATUSES, Queries, dead_filter, labels_of
@@ -71,6 +72,7 @@ def handlers(queries: Queries) -> list[HTTPRouteHandler]:
         "label": {"type": "array", "items": _TEXT, "description": "name:value; all must match"},
         "host": {"type": "string", "description": "of the target"},
         "name_prefix": _TEXT,
+        "key": {"type": "string", "description": "as the job was defined with"},
     }
     paged = _PAGE | {"position": _POSITION}
 
@@ -82,6 +84,7 @@ def handlers(queries: Queries) -> list[HTTPRouteHandler]:
             asked.get("name_prefix", ""),
             asked.get("host", "").lower(),
             labels_of(asked.getall("label", [])),
+            job_id_of_key(request.user.tenant_id, "key", asked["key"]) if "key" in asked else b"",
         )
         return _answer(
             await queries.jobs(

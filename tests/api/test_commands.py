@@ -237,6 +237,7 @@ def test_a_resume_that_catches_up_fires_the_newest_slot_of_the_pause(world: Worl
 def test_a_pause_can_have_an_end(world: World, job: str) -> None:
     until = world.clock.now() + 3_600_000
     found = world.send("POST", f"/v1/jobs/{job}/pause", {"until": rfc3339(until)})
+    assert found.json()["until"] == rfc3339(until)
     assert found.status_code == 200, found.text
     (head,) = [head for _, head in world.log.heads.values() if head.resume_at]
     assert head.resume_at == until

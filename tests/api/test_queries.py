@@ -162,6 +162,25 @@ def test_a_list_can_be_filtered(world: World) -> None:
     assert ids_of(world.send("GET", "/v1/jobs?status=paused").json()) == []
 
 
+def test_a_job_is_found_by_its_key(world: World) -> None:
+    job = world.define(JOB | {"key": "nightly", "name": "a"})["job_id"]
+    world.define(JOB | {"key": "other"})
+    unnamed = world.define(JOB)["job_id"]
+    world.define(JOB | {"key": "nightly", "name": "b"})
+    world.project()
+
+    def found(query: str, **more: Any) -> list[tuple[str, str | None]]:
+        items = world.send("GET", f"/v1/jobs{query}", **more).json()["items"]
+        return [(item["job_id"], item["key"]) for item in items]
+
+    assert found("?key=nightly") == [(job, "nightly")]
+    assert found("?key=nightly&name_prefix=b") == [(job, "nightly")]
+    assert found("?key=nightly&name_prefix=a") == []
+    assert found("?key=never") == []
+    assert found("?key=nightly", key=world.other_key) == []
+    assert (unnamed, None) in found("")
+
+
 def test_a_list_holds_the_tenants_own_jobs_only(world: World) -> None:
     world.define()
     world.project()

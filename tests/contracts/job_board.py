@@ -88,6 +88,16 @@ class JobBoardContract:
         assert labelled(("team", "b")) == []
         assert boards.board.labelled(TENANT, [job_id(2)], [("team", "a")]) == [job_id(2)]
 
+    def test_a_job_is_found_by_its_id_and_keeps_its_key_over_a_change(self, boards: Boards) -> None:
+        boards.write([row(1, key="mine"), row(2), row(3, tenant_id=OTHER)], {})
+        boards.write([row(1, version=2, defined_at=0, status="")], {})
+
+        def keys(number: int) -> list[str]:
+            wanted = JobFilter(job_id=job_id(number))
+            return [line.row.key for line in boards.board.page(TENANT, wanted, None, 10)]
+
+        assert (keys(1), keys(2), keys(3)) == (["mine"], [""], [])
+
     def test_a_row_comes_back_as_it_was_written(self, boards: Boards) -> None:
         boards.write([row(1)], {})
         (line,) = boards.board.page(TENANT, ANY, None, 10)

@@ -17,7 +17,7 @@ from tests.engines.databases import SHARDS
 
 _ROWS = """
 select job_id, tenant_id, version, status, one_time, name, schedule, timezone, target, host,
-    labels, defined_at, changed_at
+    labels, defined_at, changed_at, key
 from job_board where view = %s
 """
 
@@ -47,8 +47,8 @@ class OnPostgres:
         with psycopg.connect(self.conninfo) as connection:
             found = connection.execute(_ROWS, (view,)).fetchall()
         rows: dict[bytes, BoardRow] = {}
-        for job, tenant, *others, labels, began, changed in found:
-            labelled: list[Any] = [*others, tuple(sorted(labels.items())), began, changed]
+        for job, tenant, *others, labels, began, changed, key in found:
+            labelled: list[Any] = [*others, tuple(sorted(labels.items())), began, changed, key]
             rows[job.bytes] = BoardRow(job.bytes, tenant.bytes, *labelled)
         return rows
 

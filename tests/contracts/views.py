@@ -91,6 +91,7 @@ def row(number: int, version: int = 1, **fields: object) -> BoardRow:
         (("team", "a'b"), ("unit", "\u00e9")),
         1_000,
         2_000,
+        "náme" if number % 2 else "",
     )
     return msgspec.structs.replace(made, **fields)
 

@@ -263,8 +263,13 @@ def _port_open(port: int, rules: AddressRules) -> bool:
 
 def is_open_host(host: str, rules: AddressRules) -> bool:
     """Say whether a name, in lower case, may lead into private networks."""
+    return is_host_of(host, rules.hosts)
+
+
+def is_host_of(host: str, names: Iterable[str]) -> bool:
+    """Say whether a host is one of these names, or ends in one of those that begin with `*.`."""
     return any(
-        host == name or (name.startswith("*.") and host.endswith(name[1:])) for name in rules.hosts
+        host == name or (name.startswith("*.") and host.endswith(name[1:])) for name in names
     )
 
 

@@ -32,10 +32,12 @@ def refusals(settings: "Settings") -> Iterator[tuple[str, str, str]]:
     for port in settings.targets.closed_ports:
         if not 1 <= port <= TARGET_PORT_MAX:
             yield "targets", "closed_ports", f"{port}: from 1 to {TARGET_PORT_MAX}"
-    for text in settings.targets.hosts:
-        if not is_host_rule(text):
-            detail = f"{text!r}: a name in lower case, or '*.' and what names end in"
-            yield "targets", "hosts", detail
+    targets = settings.targets
+    for name, texts in (("hosts", targets.hosts), ("http2_hosts", targets.http2_hosts)):
+        for text in texts:
+            if not is_host_rule(text):
+                detail = f"{text!r}: a name in lower case, or '*.' and what names end in"
+                yield "targets", name, detail
     yield from _refused_store(settings.payloads)
     yield from _refused_keys(settings.keys)
     try:

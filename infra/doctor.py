@@ -38,6 +38,7 @@ from infra.postgres import migrate
 from infra.postgres.connection import connect
 from infra.settings import Settings
 from infra.targets.connections import load_connections
+from infra.targets.curl import knows_http2
 from infra.up import running
 from infra.up.engines import HISTORY_KEY
 from infra.up.schema import PARTITIONS
@@ -387,6 +388,7 @@ def _targets(told: Settings, *, runs: bool) -> Iterator[Finding]:
     if told.targets.deny:
         denied = ", ".join(told.targets.deny)
         yield Finding(OK, "targets", f"addresses that nobody may call: {denied}")
+    yield from _http2(told.targets.http2_hosts)
     if told.targets.ports:
         ports = ", ".join(map(str, told.targets.ports))
         yield Finding(NOTE, "targets", f"ports of public addresses open beside {_OPEN}: {ports}")
@@ -405,6 +407,19 @@ def _targets(told: Settings, *, runs: bool) -> Iterator[Finding]:
             )
     if told.fault.point:
         yield Finding(WRONG, "fault", f"{told.fault.point} is armed", "unset fault.point")
+
+
+def _http2(names: tuple[str, ...]) -> Iterator[Finding]:
+    if not names:
+        return
+    hosts = ", ".join(names)
+    if knows_http2():
+        yield Finding(OK, "targets", f"names that are offered HTTP/2: {hosts}")
+    else:
+        yield Finding(
+            WRONG, "targets", f"libcurl cannot speak HTTP/2, so they get HTTP/1.1: {hosts}",
+            "install a pycurl whose libcurl has nghttp2, or unset targets.http2_hosts",
+        )  # fmt: skip
 
 
 def _redacted(text: str) -> str:

@@ -177,6 +177,10 @@ class Targets(_Section, frozen=True):
         tuple[str, ...],
         Meta(description="address ranges never called: your own public ones, 203.0.113.0/28"),
     ] = ()
+    http2_hosts: Annotated[
+        tuple[str, ...],
+        Meta(description="names that are offered HTTP/2, over TLS: api.example.com, *.run.app"),
+    ] = ()
     connections_file: Annotated[
         str,
         Meta(description="file of the connections to brokers, see docs/targets.md; empty: none"),

@@ -45,7 +45,12 @@ def run(process: Process) -> int:
         deliverer = stack.enter_context(
             closing(
                 RoutingDeliverer(
-                    CurlDeliverer(AddressBook(rules), ThreadedResolver(), concurrency=concurrency),
+                    CurlDeliverer(
+                        AddressBook(rules),
+                        ThreadedResolver(),
+                        concurrency=concurrency,
+                        http2_hosts=targets.http2_hosts,
+                    ),
                     queue_deliverers(connections, concurrency=concurrency),
                     connections.grants(settings.kafka.prefix),
                     concurrency=concurrency,

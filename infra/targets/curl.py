@@ -14,6 +14,8 @@ must hold, and by what:
 - *No waiting without end.* A call waits for its name as long as for a connection, and no longer:
   neither a silent name server nor a row of other names before it holds its place.
 - *No shared connections.* Each tenant has a connection pool of its own (a libcurl share).
+- *HTTP/2 by grant.* It is offered, over TLS, to the hosts that the operator names; no stream that
+  was refused or cut is sent again by libcurl, as no request is.
 - *Bounded answers.* Headers, 1xx blocks and body together are read up to 64 KiB.
 """
 
@@ -28,6 +30,7 @@ from typing import Final
 import pycurl
 
 from commandside.deliverer_port import CONNECT_TIMEOUT_MS, UNSENDABLE, Answer, Call
+from domain.target import is_host_of
 from infra.targets.addresses import AddressBook, is_literal
 from infra.targets.exchange import Exchange, header_block, kept_headers, set_method
 from infra.targets.pool import IDLE_S_MAX, Pools
@@ -48,6 +51,9 @@ _NO_TYPE: Final = b"Content-Type:"
 _NO_EXPECT: Final = b"Expect:"
 EXPECTS_BYTES: Final = 1_000_000
 """From this size of a body on libcurl would ask first whether the target wants it (1 MiB)."""
+_E_HTTP2_STREAM: Final = 92
+"""`CURLE_HTTP2_STREAM`, for which pycurl has no name."""
+_VERSIONS: Final = (pycurl.CURL_HTTP_VERSION_1_1, pycurl.CURL_HTTP_VERSION_2TLS)
 _ERRORS: Final = {
     pycurl.E_COULDNT_RESOLVE_HOST: "dns",
     pycurl.E_COULDNT_CONNECT: "connect",
@@ -62,11 +68,23 @@ _ERRORS: Final = {
     pycurl.E_SEND_ERROR: "reset",
     pycurl.E_RECV_ERROR: "reset",
     pycurl.E_PARTIAL_FILE: "reset",
+    pycurl.E_HTTP2: "reset",
+    _E_HTTP2_STREAM: "reset",
 }
 
 _CHAINS: Final = {0: "tls_wrong_host", 1: "tls_wrong_host", 9: "tls_expired", 10: "tls_expired"}
 """What OpenSSL says of a chain. Nothing, or nothing in particular: it holds, but for another host,
 which libcurl sees by itself. 9 and 10: not valid yet, and not any more."""
+
+
+def knows_http2() -> bool:
+    """Tell whether the libcurl that is installed can speak HTTP/2 at all."""
+    return bool(pycurl.version_info()[4] & pycurl.VERSION_HTTP2)
+
+
+def speaks_http2(curl: pycurl.Curl) -> bool:
+    """Tell whether a handle's last answer came by HTTP/2."""
+    return bool(curl.getinfo(pycurl.INFO_HTTP_VERSION) == pycurl.CURL_HTTP_VERSION_2_0)
 
 
 def find_ca_file() -> str | None:
@@ -87,19 +105,21 @@ class CurlDeliverer:
     resolver and of its own in one place.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is fixed for all calls
         self,
         book: AddressBook,
         resolver: Resolver,
         *,
         concurrency: int = CONCURRENCY,
         ca_file: str | None = None,
+        http2_hosts: Sequence[str] = (),
         monotonic_us: Callable[[], int] = lambda: time.monotonic_ns() // 1000,
     ) -> None:
         self._book = book
         self._resolver = resolver
         self._concurrency = concurrency
         self._ca_file = ca_file or find_ca_file()
+        self._http2_hosts = tuple(http2_hosts)
         self._monotonic_us = monotonic_us
         self._transfers = Transfers(concurrency)
         self._exchanges: dict[pycurl.Curl, Exchange] = {}
@@ -263,6 +283,12 @@ class CurlDeliverer:
         if url != exchange.url:
             exchange.url = url
             curl.setopt(pycurl.URL, url)
+        granted = bool(self._http2_hosts) and is_host_of(call.host, self._http2_hosts)
+        if granted != exchange.is_granted_2:
+            exchange.is_granted_2 = granted
+            curl.setopt(pycurl.HTTP_VERSION, _VERSIONS[granted])
+            # A call waits to see whether the connection in the making can be shared.
+            curl.setopt(pycurl.PIPEWAIT, int(granted))
         place = ""
         if len(addresses) == 1:
             place = _bracketed(addresses[0])
@@ -337,7 +363,8 @@ class CurlDeliverer:
         assert call is not None
         self._transfers.remove(curl)
         error = exchange.veto or ("" if code == 0 else _error(curl, code))
-        status, lines = header_block(exchange.head)
+        two = exchange.is_granted_2 and speaks_http2(curl)
+        status, lines = header_block(exchange.head, two=two)
         if not status and not error:
             error = "bad_response"
         if exchange.tried:

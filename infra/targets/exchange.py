@@ -22,6 +22,7 @@ KEPT_VALUE_BYTES: Final = 256
 _CONNECT_US: Final = CONNECT_TIMEOUT_MS * 1_000
 # libcurl reads HTTP/3.7 and a status of 2000 as well.
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})\s")
+_STATUS_2 = re.compile(rb"HTTP/2 ([1-5][0-9]{2})\s")
 _KEPT: Final = {name.encode(): name for name in KEPT_HEADERS}
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 
@@ -45,6 +46,8 @@ class Exchange:
         self.pool: Pool | None = None
         self.call: Call | None = None
         self.url = ""
+        self.is_granted_2 = False
+        """HTTP/2 may be spoken, if the target offers it."""
         self.mode = ""
         self.custom = ""
         self.connect_to = ""
@@ -152,14 +155,14 @@ def set_method(exchange: Exchange, call: Call) -> None:
             curl.unsetopt(pycurl.CUSTOMREQUEST)
 
 
-def header_block(lines: list[bytes]) -> tuple[int, list[bytes]]:
+def header_block(lines: list[bytes], *, two: bool = False) -> tuple[int, list[bytes]]:
     """Return status and lines of the final header block; 0 if it came not whole, or is broken."""
     first = 0
     for index, line in enumerate(lines):
         if line.startswith(b"HTTP/"):
             first = index
         elif line in (b"\r\n", b"\n"):
-            status = _STATUS.match(lines[first])
+            status = (_STATUS_2 if two else _STATUS).match(lines[first])
             if status is None:
                 return 0, []
             if status[1] >= b"200":

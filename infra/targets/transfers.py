@@ -15,6 +15,8 @@ from typing import Final
 
 import pycurl
 
+STREAMS_MAX: Final = 100
+"""Calls on one connection of HTTP/2; most servers allow no more."""
 READY_MAX: Final = 1_024
 """Sockets served in a step; the others are ready in the next."""
 STEPS_MAX: Final = 4
@@ -36,7 +38,8 @@ class Transfers:
     def __init__(self, connections_max: int) -> None:
         """`connections_max` connections are kept."""
         self._multi = pycurl.CurlMulti()
-        self._multi.setopt(pycurl.M_PIPELINING, pycurl.PIPE_NOTHING)
+        self._multi.setopt(pycurl.M_PIPELINING, pycurl.PIPE_MULTIPLEX)
+        self._multi.setopt(pycurl.M_MAX_CONCURRENT_STREAMS, STREAMS_MAX)
         self._multi.setopt(pycurl.M_MAXCONNECTS, connections_max)
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_wish)
         self._epoll = select.epoll()

@@ -104,6 +104,17 @@ def test_the_doctor_shows_connections_without_their_secrets(tmp_path: Path) -> N
     assert all(finding.how != doctor.WRONG for finding in found)
 
 
+def test_the_doctor_says_where_the_library_cannot_speak_http2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "knows_http2", lambda: False)
+    settings = replaced(Settings(), "data", dir=str(tmp_path / "data"))
+    settings = replaced(settings, "targets", http2_hosts=("api.example.com",))
+    (found,) = [f for f in doctor.findings(settings) if "HTTP/2" in f.text]
+    assert found.how == doctor.WRONG
+    assert "api.example.com" in found.text
+
+
 def test_the_doctor_shows_every_rule_on_addresses(tmp_path: Path) -> None:
     settings = replaced(Settings(), "data", dir=str(tmp_path / "data"))
     settings = replaced(
@@ -114,11 +125,13 @@ def test_the_doctor_shows_every_rule_on_addresses(tmp_path: Path) -> None:
         closed_ports=(5_432,),
         hosts=("billing.corp", "*.svc.corp"),
         deny=("93.184.216.0/24",),
+        http2_hosts=("api.example.com",),
     )
     found = {f.text: f.how for f in doctor.findings(settings) if f.about == "targets"}
     wanted = {
         "private addresses that every tenant may call: 10.1.0.0/16": doctor.NOTE,
         "names that may lead into private networks: billing.corp, *.svc.corp": doctor.NOTE,
+        "names that are offered HTTP/2: api.example.com": doctor.OK,
         "addresses that nobody may call: 93.184.216.0/24": doctor.OK,
         "ports of public addresses open beside 80, 443, 8080, 8443: 9000": doctor.NOTE,
         "ports closed on addresses that are not public: 5432": doctor.OK,

@@ -8,7 +8,7 @@ from infra.settings import Settings, SettingsError, exported, load, replaced
 
 MASTERS = ("master_key", "master_kms", "next_key", "next_kms")
 """One way to say what a master key is leaves no place for another."""
-NOT_ANY = ("ports", "closed_ports", "hosts", "store", "endpoint", *MASTERS)
+NOT_ANY = ("ports", "closed_ports", "hosts", "http2_hosts", "store", "endpoint", *MASTERS)
 KEY = base64.b64encode(bytes(32)).decode()
 
 
@@ -35,6 +35,7 @@ def test_exported_settings_are_read_back_as_they_were() -> None:
     settings = replaced(settings, "targets", ports=(9_000, 9_001), closed_ports=(9_002, 1))
     settings = replaced(settings, "targets", hosts=("billing.corp", "*.svc.corp"))
     settings = replaced(settings, "payloads", store="s3://bucket/p", endpoint="http://minio:9000")
+    settings = replaced(settings, "targets", http2_hosts=("api.example.com", "*.run.app"))
     assert load(environment=exported(settings)) == settings
     for names in ({"master_key": KEY, "next_kms": "alias/a"}, {"master_kms": "b", "next_key": KEY}):
         settings = replaced(Settings(), "keys", **names)

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 from hashlib import sha256
+from typing import Final
 
 import msgspec
 
 from commandside.deliverer_port import Call
 from infra.memory.log import MemoryLog
-from infra.memory.targets import MemoryDeliverer
+from infra.memory.targets import NEVER_US, MemoryDeliverer, Reply, Rule
 from projections.due_index import due_row
 from projections.rows import AttemptRow, RunRow
 from tests.checker.inputs import (
@@ -22,6 +23,9 @@ from tests.checker.inputs import (
     Session,
     Stored,
 )
+
+NOT_SENT: Final = ("blocked_address", "connect", "dns", "tls")
+"""Errors of calls that reach no target."""
 
 
 def events(log: MemoryLog) -> list[Stored]:
@@ -59,6 +63,23 @@ def history(attempts: Iterable[AttemptRow], runs: Iterable[RunRow]) -> list[Kept
 def hits(deliverers: Iterable[MemoryDeliverer]) -> list[Hit]:
     """Return H without answers: a deliverer in memory does not keep what its targets said."""
     return [hit_of(hit.call, hit.at_us) for each in deliverers for hit in each.hits]
+
+
+class Watched:
+    """A rule of a target, and H of all that it was asked, answers included."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.hits: list[Hit] = []
+        self._rule = rule
+
+    def __call__(self, call: Call, at_us: int) -> Reply:
+        """Answer as the rule does."""
+        reply = self._rule(call, at_us)
+        if reply.error not in NOT_SENT:
+            whole = not reply.error and reply.latency_us < NEVER_US
+            answered_us = at_us + reply.latency_us if whole else 0
+            self.hits.append(hit_of(call, at_us, reply.status if whole else 0, answered_us))
+        return reply
 
 
 def hit_of(call: Call, at_us: int, status: int = 0, answered_us: int = 0) -> Hit:

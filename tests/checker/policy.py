@@ -24,7 +24,13 @@ ABANDONED_MS: Final = (0, 1_000, 5_000, 30_000)
 LOST_MAX: Final = 5
 ABANDONED_MAX: Final = 100
 RETRIED: Final = (408, 409, 425, 429)
-UNMENDED: Final = ("message_too_large", "unsendable", "key_gone")
+UNMENDED: Final = (
+    "key_gone",
+    "message_too_large",
+    "payload_altered",
+    "payload_missing",
+    "unsendable",
+)
 """Errors that no retry mends."""
 
 

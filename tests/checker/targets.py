@@ -219,10 +219,15 @@ class Targets:
     def _confirmed(self, run: Run, hits: list[Hit]) -> None:
         """I1: a run that succeeded was taken by its target; one that failed was not."""
         by_number = {hit.attempt: hit for hit in hits}
-        taken = any(200 <= hit.status <= 299 for hit in hits)
+        taken = {hit.attempt for hit in hits if 200 <= hit.status <= 299}
         if run.verdict == e.SUCCEEDED and not taken:
             self.wrong("I1", "it succeeded, and its target answered 2xx to no request", run.id)
         for attempt in run.attempts:
+            leased = all(number <= len(run.attempts) for number in by_number)
+            if attempt.outcome == e.OK and taken and leased and attempt.number not in taken:
+                # Somebody else's answer was taken for its own.
+                what = f"attempt {attempt.number} is said to be ok, and was not answered 2xx"
+                self.wrong("I5", what, run.id)
             if attempt.outcome != e.FAILED or attempt.accepted:
                 continue
             hit = by_number.get(attempt.number)

@@ -25,13 +25,13 @@ def altered(**fields: Any) -> Scene:
     return scene
 
 
-def retried(status: int, **second: Any) -> Scene:
-    """Return a run of two attempts, the first lost after its target answered `status`."""
+def retried(answered: int, **second: Any) -> Scene:
+    """Return a run of two attempts, the first lost after its target answered."""
     scene = Scene()
     job = scene.define()
     run = scene.plan(job, START + MINUTE)
     scene.lease(run)
-    scene.hit(run, status)
+    scene.hit(run, answered)
     scene.lose(run)
     scene.lease(run)
     scene.hit(run, **second)
@@ -133,6 +133,16 @@ def test_i4_a_manual_run_has_a_key_of_its_own() -> None:
     assert broken(scene) == set()
     scene.hits[-1] = msgspec.structs.replace(scene.hits[-1], key=scene.hits[0].key, webhook_id="")
     assert broken(scene) == {"I4"}
+
+
+# -------------------------------------------------------------------- I5
+
+
+def test_i5_an_answer_to_one_attempt_that_is_taken_for_another() -> None:
+    scene = retried(200, status=500)
+    at = START + MINUTE
+    scene.faults.append(Fault("dispatcher", "killed", at, at + SECOND))
+    assert broken(scene) == {"I5"}
 
 
 # -------------------------------------------------------------------- I6, I7

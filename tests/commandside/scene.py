@@ -5,9 +5,9 @@ import random
 import struct
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
-from commandside.deliverer_port import Call, Message
+from commandside.deliverer_port import Call, Deliverer, Message
 from commandside.dispatcher import Dispatcher
 from commandside.flights import DispatcherPorts
 from commandside.ports import ENTRY, Chunk, Lease, LogRequest, Tick
@@ -119,7 +119,7 @@ class Scene:
         self.reads = MemoryPayloadReads(self.objects)
         ports = DispatcherPorts(
             self.fire_log,
-            self.deliverer,
+            self.targets(),
             self.vault,
             self.secrets,
             self.reads,
@@ -132,6 +132,10 @@ class Scene:
             ports, self.queue, heap_max=self.heap_max, host_share=self.host_share
         )
         self.dispatcher.start(self.clock.tick())
+
+    def targets(self) -> Deliverer[Any]:
+        """Return what a dispatcher that is started calls."""
+        return self.deliverer
 
     def _fate(self, stripe: int, request: LogRequest) -> Fate:
         self.requests.append((self.clock.now(), request))

@@ -122,6 +122,7 @@ def test_it_is_not_forgotten_while_it_is_open() -> None:
 
 
 def test_retries_are_a_fifth_at_a_host_that_fails_half_the_time() -> None:
+    """F78."""
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -233,6 +234,7 @@ def test_a_strained_host_makes_nobody_else_late() -> None:
 
 
 def test_what_has_piled_up_does_not_fall_upon_a_host_that_comes_back() -> None:
+    """F79, in each dispatcher."""
     hosts = Hosts()
     strained(hosts)
     runs = hosts.many(HANGS, 200)

@@ -48,6 +48,7 @@ def test_a_fire_is_one_message_with_the_headers_that_a_call_has() -> None:
 
 @pytest.mark.parametrize("error", ["broker_down", "confirm_lost", "unroutable", "unknown_topic"])
 def test_what_may_pass_is_tried_again_with_the_same_key(error: str) -> None:
+    """F81, F82 and F83: the run."""
     scene = Scene()
     run = queue_job(scene)
     keys: list[str] = []

@@ -126,12 +126,14 @@ def test_an_exchange_routes_by_the_key_of_the_target(amqp: AmqpWorld) -> None:
 
 
 def test_a_queue_that_is_not_there_is_unroutable(amqp: AmqpWorld) -> None:
+    """F83."""
     asked = replace(amqp.call(1), target=AmqpTarget("main", "", queues.unique("nowhere"), ()))
     assert amqp.one(asked).error == "unroutable"
     assert amqp.one(amqp.call(2)).error == ""
 
 
 def test_an_unknown_exchange_fails_its_own_messages_and_no_others(amqp: AmqpWorld) -> None:
+    """F83."""
     unknown = AmqpTarget("main", queues.unique("nowhere"), "k", ())
     mixed = [replace(amqp.call(n), target=unknown) if n % 2 else amqp.call(n) for n in range(20)]
     amqp.deliverer.submit(mixed)
@@ -153,6 +155,7 @@ def test_a_queue_that_is_full_refuses(amqp: AmqpWorld) -> None:
 
 
 def test_a_broker_that_is_down_is_said_and_found_again(amqp: AmqpWorld) -> None:
+    """F82."""
     assert amqp.one(amqp.call(1)).error == ""
     amqp.proxy.down()
     answers = [amqp.one(amqp.call(2)) for _ in range(2)]
@@ -163,6 +166,7 @@ def test_a_broker_that_is_down_is_said_and_found_again(amqp: AmqpWorld) -> None:
 
 
 def test_a_confirmation_that_is_lost_is_an_unknown_outcome(amqp: AmqpWorld) -> None:
+    """F81."""
     assert amqp.one(amqp.call(1)).error == ""
     amqp.proxy.mode = "lose"
     answer = amqp.one(amqp.call(2))
@@ -177,6 +181,7 @@ def test_a_confirmation_that_is_lost_is_an_unknown_outcome(amqp: AmqpWorld) -> N
 def test_a_broker_that_hangs_costs_a_message_its_timeout_and_no_more(
     amqp: AmqpWorld, rabbitmq: RabbitMQ
 ) -> None:
+    """F82, as under flow control."""
     assert amqp.one(amqp.call(1)).error == ""
     os.kill(rabbitmq.pid, signal.SIGSTOP)
     try:

@@ -134,6 +134,7 @@ def test_a_message_without_a_body_is_an_empty_one(kafka: KafkaWorld) -> None:
 
 
 def test_an_unknown_topic_is_a_failure_with_its_reason_and_stays_unknown(kafka: KafkaWorld) -> None:
+    """F83."""
     unknown = queues.unique("nowhere")
     asked = replace(kafka.call(1), target=KafkaTarget("main", unknown, "", ()))
     answer = kafka.one(asked)
@@ -152,6 +153,7 @@ def test_a_message_of_the_largest_payload_is_taken_and_a_larger_one_is_dead(
 
 
 def test_a_confirmation_that_is_lost_is_sent_again_with_the_same_key(kafka: KafkaWorld) -> None:
+    """F81."""
     kafka.one(kafka.call(1))
     kafka.hush()
     lost = kafka.one(replace(kafka.call(2), timeout_ms=300))
@@ -166,6 +168,7 @@ def test_a_confirmation_that_is_lost_is_sent_again_with_the_same_key(kafka: Kafk
 
 
 def test_a_broker_that_is_down_is_told_from_one_that_is_slow(tmp_path: Path) -> None:
+    """F82."""
     with EmbeddedBroker(BrokerOptions(data_dir=tmp_path / "broker")) as broker:
         world = KafkaWorld(broker.address, broker.pid)
         assert world.one(world.call(1)).error == ""

@@ -153,6 +153,7 @@ def test_a_fifo_queue_drops_what_it_has_under_the_same_key(moto_port: int) -> No
 
 
 def test_an_unknown_queue_is_a_failure_with_its_reason(sqs: SqsWorld) -> None:
+    """F83."""
     asked = replace(sqs.call(1), target=SqsTarget("main", "nowhere", "", ()))
     assert sqs.one(asked).error == "unknown_queue"
     assert sqs.one(sqs.call(2)).error == ""
@@ -168,6 +169,7 @@ def test_the_largest_payload_is_taken_and_a_larger_one_is_dead(sqs: SqsWorld) ->
 
 
 def test_sqs_that_is_down_is_said_and_found_again(sqs: SqsWorld) -> None:
+    """F82."""
     assert sqs.one(sqs.call(1)).error == ""
     sqs.proxy.down()
     answer = sqs.one(sqs.call(2))
@@ -180,6 +182,7 @@ def test_sqs_that_is_down_is_said_and_found_again(sqs: SqsWorld) -> None:
 def test_an_answer_that_is_lost_is_an_unknown_outcome_and_nothing_is_sent_twice_by_the_client(
     sqs: SqsWorld,
 ) -> None:
+    """F81."""
     assert sqs.one(sqs.call(1)).error == ""
     sqs.proxy.mode = "lose"
     answer = sqs.one(sqs.call(2))

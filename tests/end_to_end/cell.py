@@ -174,11 +174,16 @@ class Cell:
         file.chmod(0o600)
         self._settings = replaced(self._settings, "targets", connections_file=str(file))
 
-    def start(self, role: str, fault: str = "") -> RoleRun:
-        """Start a process of this role, armed to die at a point and hit (`called:3`)."""
+    def start(self, role: str, fault: str = "", postgres: str = "") -> RoleRun:
+        """Start a process of this role, armed to die at a point and hit (`called:3`).
+
+        `postgres` is another way to the same database.
+        """
         port = free_port("127.0.0.1", 0, "api.ops_port")
         settings = replaced(self._settings, "api", ops_port=port, with_queries=True)
         settings = replaced(settings, "fault", point=fault)
+        if postgres:
+            settings = replaced(settings, "postgres", url=postgres)
         run = RoleRun(role, settings, self._folder)
         self._runs.append(run)
         return run

@@ -80,6 +80,7 @@ def lonely(history: EmbeddedHistory, tmp_path: Path) -> Iterator[Lonely]:
 def test_a_broker_wiped_under_load_makes_nothing_later_than_fifteen_seconds(
     lonely: Lonely, receiver: Receiver
 ) -> None:
+    """F121, and it heals empty."""
     first = lonely.spread(receiver)
     receiver.wait_for_keys(JOBS // 10)
     lonely.broker.recycle()
@@ -96,6 +97,7 @@ def test_a_broker_wiped_under_load_makes_nothing_later_than_fifteen_seconds(
 def test_while_the_broker_is_silent_jobs_are_fired_from_the_log(
     lonely: Lonely, receiver: Receiver
 ) -> None:
+    """F121: nobody hears the broker."""
     lonely.spread(receiver)
     receiver.wait_for_keys(JOBS // 10)
     os.kill(lonely.broker.pid, signal.SIGSTOP)

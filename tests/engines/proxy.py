@@ -8,22 +8,23 @@ from typing import Final, Literal, Self
 HOST: Final = "127.0.0.1"
 CHUNK: Final = 65_536
 
-Mode = Literal["pass", "swallow", "lose"]
+Mode = Literal["pass", "swallow", "lose", "part"]
 
 
 class TcpProxy:
     """Passes bytes on as `mode` says.
 
     `swallow`: what the engine says is dropped, and the client waits. `lose`: at the first word of
-    the engine, the connection ends for both.
+    the engine, the connection ends for both. `part`: nothing gets through in either direction, and
+    both wait.
     """
 
-    def __init__(self, port: int) -> None:
-        """Stand before an engine at this port."""
-        self._target = port
+    def __init__(self, target: int | str) -> None:
+        """Stand before an engine at this port, or at this socket in the file system."""
+        self._target = target
         self.mode: Mode = "pass"
         self.lost = 0
-        """How often a word of the engine was swallowed or lost."""
+        """How often a word was swallowed or lost."""
         self.port = 0
         self._listener: socket.socket | None = None
         self._open: set[socket.socket] = set()
@@ -64,7 +65,7 @@ class TcpProxy:
             except OSError:
                 return
             try:
-                engine = socket.create_connection((HOST, self._target))
+                engine = self._connected()
             except OSError:
                 client.close()
                 continue
@@ -73,16 +74,23 @@ class TcpProxy:
                 arguments = (source, sink, speaks)
                 threading.Thread(target=self._pump, args=arguments, daemon=True).start()
 
+    def _connected(self) -> socket.socket:
+        if isinstance(self._target, int):
+            return socket.create_connection((HOST, self._target))
+        engine = socket.socket(socket.AF_UNIX)
+        engine.connect(self._target)
+        return engine
+
     def _pump(self, source: socket.socket, sink: socket.socket, engine_speaks: bool) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(CHUNK):
-                if engine_speaks and self.mode != "pass":
+                if self.mode == "part" or (engine_speaks and self.mode != "pass"):
                     self.lost += 1
                     if self.mode == "lose":
                         break
                     continue
                 sink.sendall(data)
-        if engine_speaks and self.mode == "swallow":
+        if engine_speaks and self.mode in ("swallow", "part"):
             # That it has closed is a word of the engine's too.
             return
         self._end(source)

@@ -1,5 +1,6 @@
 """No form of a URL, of a name or of an answer leads a call to a closed address."""
 
+import ipaddress
 import json
 import os
 import subprocess
@@ -11,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from domain.refusal import Refused
-from domain.target import HttpTarget, address_allowed, address_rules, parse_http_target
+from domain.target import HttpTarget, address_rules, parse_http_target
 from tests.engines.name_server import NameServer
 from tests.security.ssrf import calls
 from tests.security.ssrf.forms import Form, forms
@@ -102,7 +103,8 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
 def test_no_connection_goes_to_a_closed_address(reports: Mapping[str, Any], part: str) -> None:
     report = reports[part]
     assert report["calls"] > 100
-    closed = [a for a in report["reached"] if not address_allowed(a, 80, RULES)]
+    # Judged by another list than ours, which a mistake in ours does not touch.
+    closed = [a for a in report["reached"] if not ipaddress.ip_address(a).is_global]
     assert closed == []
     # Whatever the kernel has begun was seen: nothing went to another port.
     assert report["begun"] == len(report["reached"])

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from bench import define, deliver, external, fires, pending
+from bench import define, deliver, external, fires, pending, slow
 from bench.stack import BenchError, sink, stack
 
 SPIKE: Final = 20_000
@@ -21,6 +21,7 @@ INTERRUPTED: Final = 130
 PENDING: Final = (10_000, 1_000_000)
 CONCURRENCY: Final = 200
 REPETITIONS: Final = 7
+HELD: Final = 10_000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -87,9 +88,11 @@ def _parser() -> argparse.ArgumentParser:
     requests = names.add_parser("deliver", help="CPU a request, beside aiohttp and httpx")
     requests.add_argument("--concurrency", type=int, default=CONCURRENCY)
     requests.add_argument("--repetitions", type=int, default=REPETITIONS)
+    hung = names.add_parser("slow", help="memory and CPU of thousands of calls that hang")
+    hung.add_argument("--held", type=int, default=HELD)
     texts = names.add_parser("schedule", help="cron texts and slots, beside croniter and cronsim")
     names.add_parser("external", help="for a harness that compares: see bench/external.py")
-    for command in (everything, spike, steady, jobs, rows, requests, texts):
+    for command in (everything, spike, steady, jobs, rows, requests, hung, texts):
         command.add_argument("--json", type=Path, metavar="FILE", help="write the result here")
     return top
 
@@ -127,6 +130,10 @@ def _deliver(words: argparse.Namespace) -> dict[str, Any]:
     return deliver.measure(words.concurrency, words.repetitions)
 
 
+def _slow(words: argparse.Namespace) -> dict[str, Any]:
+    return slow.measure(words.held)
+
+
 def _schedule(_words: argparse.Namespace) -> dict[str, Any]:
     from bench import schedule  # noqa: PLC0415 - it needs packages that only tests have
 
@@ -162,4 +169,5 @@ _WORKLOADS: Final = {
     "pending": _pending,
     "deliver": _deliver,
     "schedule": _schedule,
+    "slow": _slow,
 }

@@ -40,6 +40,10 @@ from infra.waiting import wait
 
 CONCURRENCY: Final = 128
 WAIT_MS_MAX: Final = 1_000
+BUFFER_BYTES: Final = 16_384
+"""A call that hangs keeps a buffer for what it sent: 64 KiB by default, and no less than this."""
+RACED_S: Final = 60
+"""Raced addresses are in libcurl's cache of names. Others never: it is searched with every call."""
 FILES_MAX: Final = 1 << 20
 FILES_OF_OTHERS: Final = 64
 """Descriptors that no target gets: engines are connected to anew when they were away."""
@@ -287,8 +291,16 @@ class CurlDeliverer:
         if granted != exchange.is_granted_2:
             exchange.is_granted_2 = granted
             curl.setopt(pycurl.HTTP_VERSION, _VERSIONS[granted])
-            # A call waits to see whether the connection in the making can be shared.
-            curl.setopt(pycurl.PIPEWAIT, int(granted))
+        raced = len(addresses) > 1
+        if raced != exchange.is_raced:
+            exchange.is_raced = raced
+            curl.setopt(pycurl.DNS_CACHE_TIMEOUT, RACED_S if raced else 0)
+        # A call waits to see whether the connection in the making can be shared. Not where it is
+        # raced: another call makes libcurl forget the addresses meanwhile.
+        waits = granted and not raced
+        if waits != exchange.is_waiting:
+            exchange.is_waiting = waits
+            curl.setopt(pycurl.PIPEWAIT, int(waits))
         place = ""
         if len(addresses) == 1:
             place = _bracketed(addresses[0])
@@ -325,6 +337,9 @@ class CurlDeliverer:
             (pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2),
             (pycurl.TCP_KEEPALIVE, 1),
             (pycurl.MAXAGE_CONN, IDLE_S_MAX),
+            (pycurl.UPLOAD_BUFFERSIZE, BUFFER_BYTES),
+            (pycurl.BUFFERSIZE, BUFFER_BYTES),
+            (pycurl.DNS_CACHE_TIMEOUT, 0),
         ):
             curl.setopt(option, value)
         curl.setopt(pycurl.USERAGENT, "")

@@ -37,6 +37,12 @@ class _Lent(socket.socket):
 class Exchange:
     """A reused easy handle, what was last set on it, and what came of its present call."""
 
+    __slots__ = (
+        *("_book", "_files", "_monotonic_us", "addresses", "body", "call", "connect_to", "curl"),
+        *("custom", "head", "is_granted_2", "is_raced", "is_waiting", "kept", "mode", "pool"),
+        *("requests", "size", "submitted_us", "timeouts", "tried", "url", "veto"),
+    )
+
     def __init__(self, book: AddressBook, monotonic_us: Callable[[], int], files: int) -> None:
         """Sockets from the descriptor `files` on are refused: others need the rest."""
         self._book = book
@@ -48,6 +54,7 @@ class Exchange:
         self.url = ""
         self.is_granted_2 = False
         """HTTP/2 may be spoken, if the target offers it."""
+        self.is_raced = self.is_waiting = False
         self.mode = ""
         self.custom = ""
         self.connect_to = ""

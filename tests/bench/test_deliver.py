@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench import deliver
+from bench import deliver, slow
 
 
 def test_every_client_is_measured_in_the_same_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -10,3 +10,9 @@ def test_every_client_is_measured_in_the_same_run(monkeypatch: pytest.MonkeyPatc
     found = deliver.measure(4, 1)
     assert set(found["cpu_us_per_request"]) == {"tocsin", "aiohttp", "httpx"}
     assert all(us > 0 for us in found["cpu_us_per_request"].values())
+
+
+def test_calls_that_hang_are_held_at_once_and_answered_in_the_end() -> None:
+    found = slow.measure(30)
+    assert found["answered"] == 30
+    assert 0 < found["memory_mb"] < slow.LIMIT_MB

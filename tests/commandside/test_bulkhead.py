@@ -87,6 +87,26 @@ def test_a_host_that_hangs_makes_nobody_else_late() -> None:
     assert hosts.calls_open(HANGS) == SHARE
 
 
+def p99_late_ms(tenth: str) -> int:
+    """Return how late calls of nine hosts are, that each get one every 50 ms, beside a tenth."""
+    hosts = Hosts()
+    nine = [f"h{n}.example.com" for n in range(9)]
+    runs = [
+        (host, hosts.define(host, in_ms=1_500 + 50 * turn, shard=(10 * turn + n) % SHARDS))
+        for turn in range(60)
+        for n, host in enumerate([*nine, tenth])
+    ]
+    hosts.scene.hand_off()
+    others = [run for host, run in runs if host in nine]
+    hosts.scene.until(lambda: all(hosts.scene.ended(run) for run in others))
+    late = sorted(hosts.late_ms(run) for run in others)
+    return late[len(late) * 99 // 100]
+
+
+def test_one_hanging_host_of_ten_leaves_the_nine_at_most_twice_as_late_as_alone() -> None:
+    assert p99_late_ms(HANGS) <= 2 * p99_late_ms(WORKS)
+
+
 def test_another_port_of_the_host_that_hangs_is_another_service() -> None:
     hosts = Hosts()
     hosts.scene.answer = lambda call: Reply(latency_us=60_000_000 if call.port == 443 else 2_000)

@@ -9,7 +9,12 @@ Cases = dict[bytes, Case]
 
 def attach(history: History, cases: Cases, report: Report) -> None:
     """Sort every input by job."""
-    of_run = {stored.stream: job_id for job_id, case in cases.items() for stored in case.events}
+    of_run = {
+        stored.stream: job_id
+        for job_id, case in cases.items()
+        for stored in case.events
+        if stored.version == 1
+    }
     _hits(history, cases, of_run, report)
     _clients(history, cases, report)
     for slots in history.oracle:

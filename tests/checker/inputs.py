@@ -5,6 +5,7 @@ others in milliseconds as in the product. In JSON bytes are base64. A field that
 know keeps its default, and what would need it is not judged.
 """
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -320,13 +321,21 @@ def write(folder: Path, history: History) -> None:
     (folder / "scenario.json").write_bytes(encoder.encode(history.scenario))
 
 
+_SHARED: Final[dict[Any, str]] = {Stored: "name", Hit: "url"}
+"""Texts that are alike in a million lines, and are kept once."""
+
+
 def _lines(path: Path, kind: Any) -> list[Any]:
     decoder = msgspec.json.Decoder(kind)
+    shared = _SHARED.get(kind)
     found = []
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
-                found.append(decoder.decode(line))
+                row = decoder.decode(line)
             except msgspec.DecodeError as error:
                 raise ValueError(f"{path.name}:{number}: {error}") from error
+            if shared is not None:
+                msgspec.structs.force_setattr(row, shared, sys.intern(getattr(row, shared)))
+            found.append(row)
     return found

@@ -29,7 +29,10 @@ def decoded(stored: Stored) -> DomainEvent | str:
 def cases(history: History, report: Report) -> dict[bytes, Case]:
     """Return what there is of each job, in commit order."""
     events = history.events
-    ordered = all((a.shard, a.position) < (b.shard, b.position) for a, b in pairwise(events))
+    ordered = all(
+        a.position < b.position if a.shard == b.shard else a.shard < b.shard
+        for a, b in pairwise(events)
+    )
     if not ordered:
         events = sorted(events, key=lambda e: (e.shard, e.position))
     _prefix(history.before, events, report)
@@ -49,14 +52,13 @@ class _Streams:
         self._streams: dict[bytes, list[int]] = {}
         """Version, shard and case (by number) of each stream."""
         self._list: list[Case] = []
-        self._place = (-1, -1)
+        self._position = self._shard = -1
 
     def add(self, stored: Stored) -> None:
         stream = stored.stream
-        place = stored.shard, stored.position
-        if place == self._place:
+        if stored.position == self._position and stored.shard == self._shard:
             self._wrong(stored, f"two events are at position {stored.position} of its shard")
-        self._place = place
+        self._position, self._shard = stored.position, stored.shard
         known = self._streams.get(stream)
         if known is None:
             known = self._begin(stored)

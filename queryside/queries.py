@@ -284,6 +284,8 @@ class Queries:
         count = limit_of(limit)
         cursors = self._cursors_of(caller, b"dead", msgspec.msgpack.encode(wanted))
         edge = cursors.read(cursor)
+        if wanted.labels:
+            await self._wait_for(views, job_board.VIEW, caller, position)
         await self._wait_for(views, run_history.VIEW, caller, position)
         place = DeadPlace(edge.number, edge.id) if edge else None
         newer = edge is not None and edge.newer

@@ -122,6 +122,26 @@ def test_dead_letters_are_filtered_and_redriven_by_the_labels_of_their_jobs(
     assert redrive(world, {"dry_run": True})["found"] == 4
 
 
+def test_a_filter_by_labels_waits_for_the_board_too(
+    world: World, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    position = world.define(HOURLY | {"labels": {"team": "billing"}})["position"]
+    die(world)
+    load = world.positions.load
+    asked: list[str] = []
+
+    def noted(view: str) -> dict[int, int]:
+        asked.append(view)
+        return load(view)
+
+    monkeypatch.setattr(world.positions, "load", noted)
+    assert len(letters(world, f"?label=team:billing&position={position}")) == 1
+    assert set(asked) == {"job_board", "run_history"}
+    asked.clear()
+    letters(world, f"?position={position}")
+    assert set(asked) == {"run_history"}
+
+
 def test_a_filter_by_labels_looks_at_so_many_jobs_and_says_so(
     world: World, job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

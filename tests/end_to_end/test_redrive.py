@@ -56,8 +56,12 @@ def test_what_a_receiver_refused_comes_again_with_its_key_and_body(
     assert {letter["job_id"] for letter in letters} == set(jobs)
     assert all(letter["attempts"][0]["status"] == 503 for letter in letters)
 
-    labelled = cell.client.get("/v1/dead-letters", params={"label": "order:b"}).json()["items"]
-    assert [letter["job_id"] for letter in labelled] == [jobs[1]]
+    def labelled() -> bool:
+        # The board, on which the labels are, is another view than the history.
+        asked = cell.client.get("/v1/dead-letters", params={"label": "order:b"})
+        return [letter["job_id"] for letter in asked.json()["items"]] == [jobs[1]]
+
+    assert wait_until(labelled, SHOWN_S)
     for letter in letters:
         alone = cell.client.get(f"/v1/runs/{letter['run_id']}")
         assert alone.json() == letter, "the log and its copy tell the same"

@@ -32,6 +32,10 @@ SEEDS ?= 200
 simulate: $(STAMP)  ## Play seeds of the simulation: make simulate SEEDS=200, SEEDS=7-7
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
+.PHONY: mutants
+mutants: $(STAMP)  ## Put each seeded bug in, play until it is caught, write docs/mutants.md
+	@$(BIN)/python -m tests.simulation.mutants $(ARGS)
+
 check: $(STAMP)  ## Lint, format, types, import rules, architecture tests
 	@failed=""; \
 	$(BIN)/ruff check . || failed+=" ruff"; \

@@ -139,6 +139,17 @@ def test_a_body_that_was_replaced_is_deleted_when_no_dead_run_could_be_redriven_
     assert list(world.objects.objects) == [object_of(world, job)]
 
 
+def test_a_longer_time_for_redrives_holds_for_what_was_found_unnamed_before(world: World) -> None:
+    job = world.define(text(20 * KIB))["job_id"]
+    edit(world, job, "y")
+    later(world, 2 * AGAIN_MS)
+    world.serve(dead_kept_ms=3 * KEPT_MS)
+    later(world, 2 * KEPT_MS)
+    assert kept(world) == 2
+    later(world, 3 * KEPT_MS)
+    assert list(world.objects.objects) == [object_of(world, job)]
+
+
 def test_a_run_in_flight_keeps_the_body_of_its_first_lease(world: World) -> None:
     job, granted = replace_while_in_flight(world)
     later(world, 2 * OVER_MS)

@@ -12,6 +12,7 @@ from domain.job.events import JobSpec
 from domain.run.decide import Result
 from domain.run.events import OK
 from infra.memory.payloads import MemoryPayloadStore
+from infra.memory.vault import MemoryVault
 from tests.api.test_queries import fire, without_payload
 from tests.api.world import World
 
@@ -123,6 +124,36 @@ def test_a_patch_with_the_same_body_changes_and_stores_nothing(world: World) -> 
     found = world.send("PATCH", f"/v1/jobs/{job}", {"payload_text": "x" * 20 * KIB})
     assert (found.status_code, found.json()["version"]) == (200, 1)
     assert len(world.objects.objects) == 1
+
+
+class Fresh(MemoryVault):
+    """A vault whose ciphertext is never the same twice, as of the real one."""
+
+    sealed = 0
+
+    def seal(self, tenant_id: bytes, job_id: bytes, plain: bytes) -> bytes:
+        """Return the bytes with a number after them."""
+        self.sealed += 1
+        return super().seal(tenant_id, job_id, plain + self.sealed.to_bytes(8, "big"))
+
+    def open(self, tenant_id: bytes, job_id: bytes, sealed: bytes) -> bytes:
+        """Return the bytes without it."""
+        return super().open(tenant_id, job_id, sealed)[:-8]
+
+
+@pytest.mark.parametrize("size", [20 * KIB, 10])
+def test_the_same_body_is_known_though_its_ciphertext_would_be_another(size: int) -> None:
+    world = World()
+    world.serve(vault=Fresh())
+    job = world.define(text(size) | {"key": "k"})["job_id"]
+    before = len(world.objects.objects)
+    assert world.define(text(size) | {"key": "k"})["version"] == 1
+    found = world.send("PATCH", f"/v1/jobs/{job}", {"payload_text": "x" * size})
+    assert (found.status_code, found.json()["version"]) == (200, 1)
+    assert len(world.objects.objects) == before == (size > 16 * KIB)
+    world.send("PATCH", f"/v1/jobs/{job}", {"payload_text": "y" * size})
+    assert len(world.objects.objects) == 2 * before
+    assert shown(world, job)["payload_text"] == "y" * size
 
 
 def test_a_patch_of_something_else_keeps_the_body(world: World) -> None:

@@ -357,7 +357,8 @@ def _payloads(told: Settings) -> Iterator[Finding]:
             return
         how = OK if tried else WRONG
         text = "written, read and deleted" if tried else "what is read is not what was written"
-        yield Finding(how, "payloads", f"{url}: {text}", "" if tried else "use another store")
+        remedy = "" if tried else "use another store"
+        yield Finding(how, "payloads", f"{_redacted(url)}: {text}", remedy)
     if folder is None or not told.postgres.url:
         return
     machines = machines_at(told.postgres.url)

@@ -10,9 +10,17 @@ from commandside.calendars import TenantCalendars, resolved
 from commandside.command_port import Accepted, Answer, CommandLog
 from commandside.patch import lifted
 from commandside.ports import Unavailable
-from commandside.sealing import Body, refused_for_missing, secrets_in, secrets_of, warnings
+from commandside.sealing import (
+    Body,
+    refused_for_missing,
+    secrets_in,
+    secrets_of,
+    targets_in,
+    warnings,
+)
 from commandside.secret_keeper import SecretKeeper
 from commandside.secret_port import Judged
+from domain import callback
 from domain.envelope import Decision
 from domain.job import decide
 from domain.problem import Problem
@@ -49,30 +57,30 @@ class Begun(msgspec.Struct):
 
 async def find_secrets(secrets: SecretKeeper, tenant_id: bytes, begun: Sequence[Begun]) -> None:
     """Refuse definitions whose targets name secrets that are not there."""
-    targets = [(new, new.values["target"]) for new in begun if new.outcome is None]
-    naming = [(new, target) for new, target in targets if secrets_of(target)]
-    names = {name for _, target in naming for name in secrets_of(target)}
+    given = [(new, targets_in(new.values)) for new in begun if new.outcome is None]
+    naming = [(new, targets) for new, targets in given if secrets_of(targets)]
+    names = {name for _, targets in naming for name in secrets_of(targets)}
     try:
         judged = await secrets.judged(tenant_id, names)
     except Unavailable as error:
         for new, _ in naming:
             new.outcome = error
         return
-    for new, target in naming:
-        new.outcome = refused_for_missing(target, judged)
-        new.warnings = warnings(target, judged)
+    for new, targets in naming:
+        new.outcome = refused_for_missing(targets, judged)
+        new.warnings = warnings(targets, judged)
 
 
 async def judge_patch(
     log: CommandLog, secrets: SecretKeeper, asked: Asked, patch: Mapping[str, Any]
 ) -> Judged:
-    """Return what is known of the secrets that a patched target may name."""
-    if "target" not in patch:
+    """Return what is known of the secrets that patched targets may name."""
+    if patch.keys().isdisjoint(("target", *callback.NAMES)):
         return Judged()
     standing = await log.standing(asked.job_id)
     if standing is None or standing.job.facts.tenant_id != asked.caller.tenant_id:
         return Judged()
-    names = secrets_in(lifted(patch), standing.job.facts.spec.target)
+    names = secrets_in(lifted(patch), standing.job.facts.spec)
     return await secrets.judged(asked.caller.tenant_id, names)
 
 

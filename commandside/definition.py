@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from commandside import destination, policies
+from commandside import callback_body, destination, policies
 from commandside.calendar_body import EXCLUDE_MAX, NAME, NAME_SAYS
 from commandside.given import with_values
 from commandside.patch import PAYLOADS, lifted, over, removes_payload
@@ -30,7 +30,7 @@ from domain.queue_target import Grants
 from domain.refusal import Refused, token
 from domain.retry import ONE_TIME_DEFAULT, RECURRING_DEFAULT, RetryPolicy, parse_retry
 from domain.strict_json import shown
-from domain.target import AddressRules
+from domain.target import AddressRules, Target
 
 PAYLOAD_BYTES_MAX: Final = 1024 * 1024
 TIMEOUT_MS: Final = 30_000
@@ -66,6 +66,7 @@ _SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "lateness": ("max_lateness_s",),
     "failures": ("pause_after_failures",),
     "jitter": ("jitter_s", "exact", "placement", "from"),
+    "callbacks": callback_body.FIELDS,
     "name": ("name",),
     "labels": ("labels",),
 }
@@ -169,6 +170,8 @@ class Definitions:
         destination.judge_sending(
             found["target"], len(found["payload"]), tenant_id, self.bounds.grants
         )
+        if found["callbacks"] is not None:
+            callback_body.judge_sending(found["callbacks"], tenant_id, self.bounds.grants)
         return Asked(found, key)
 
     def outline(self, body: Mapping[str, Any], payload: bytes | None, at: int) -> Asked:
@@ -209,6 +212,8 @@ class Definitions:
         if not found.keys().isdisjoint(("target", "payload")):
             size = len(found["payload"]) if "payload" in found else destination.opened(old)
             destination.judge_sending(target, size, tenant_id, self.bounds.grants)
+        if found.get("callbacks") is not None:
+            callback_body.judge_sending(found["callbacks"], tenant_id, self.bounds.grants)
         return Asked(found)
 
 
@@ -234,6 +239,10 @@ class _Reader:
         self.one_time = kind == "one_time"
         self.removed = False
         """The change takes the payload away."""
+
+    @property
+    def target_before(self) -> Target | None:
+        return None if self.old is None else self.old.target
 
     def refuse(self, pointer: str, detail: str) -> None:
         self.wrong.append(Refused(pointer, detail))
@@ -419,6 +428,9 @@ class _Reader:
         elif placement == PLACEMENTS[1] and not jitter_ms:
             self.refuse("/placement", "nothing to choose from without jitter_s: give a longer one")
         self.values["spread_ms"] = TO_CHOOSE if placement == PLACEMENTS[1] else e.BY_ID
+
+    def callbacks(self) -> None:
+        callback_body.read(self)
 
     def name(self) -> None:
         name = self.text("name", "")

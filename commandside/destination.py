@@ -48,12 +48,16 @@ class Reading(Protocol):
     def bounds(self) -> Bounds:
         """Return what the operator decided."""
 
+    @property
+    def target_before(self) -> Target | None:
+        """Return what `target` is changed from."""
+
     def refuse(self, pointer: str, detail: str) -> None:
         """Collect a refusal."""
 
 
-def read(reader: Reading) -> None:
-    """Read `target`, of whatever kind."""
+def read(reader: Reading, content_type: str = "content_type says it already") -> None:
+    """Read `target`, of whatever kind; `content_type` refuses a header of that name."""
     given = reader.body.get("target")
     if not isinstance(given, dict):
         reader.refuse("/target", 'an object such as {"kind": "http", "url": "https://…"}')
@@ -66,12 +70,12 @@ def read(reader: Reading) -> None:
     if not isinstance(headers, dict):
         reader.refuse("/target/headers", "an object of header names and values")
     if kind == "http":
-        _http(reader, given, headers)
+        _http(reader, given, headers, content_type)
     else:
-        _queue(reader, kind, given, headers)
+        _queue(reader, given, headers, content_type)
 
 
-def _http(reader: Reading, given: Mapping[str, Any], headers: Any) -> None:
+def _http(reader: Reading, given: Mapping[str, Any], headers: Any, content_type: str) -> None:
     for name in given:
         if name == "credentials":
             # What could be read of it was moved to the headers.
@@ -86,7 +90,7 @@ def _http(reader: Reading, given: Mapping[str, Any], headers: Any) -> None:
         reader.refuse("/target/method", "the name of a method, such as POST")
     if not (isinstance(url, str) and isinstance(method, str) and isinstance(headers, dict)):
         return
-    kept, plain = _headers(reader, headers)
+    kept, plain = _headers(reader, headers, content_type)
     found = parse_http_target(url, method, plain, reader.bounds.addresses)
     if not isinstance(found, HttpTarget):
         reader.wrong.extend(found)
@@ -96,20 +100,22 @@ def _http(reader: Reading, given: Mapping[str, Any], headers: Any) -> None:
     reader.values["target"] = found
 
 
-def _queue(reader: Reading, kind: str, given: Mapping[str, Any], headers: Any) -> None:
-    kept, plain = _headers(reader, headers if isinstance(headers, dict) else {})
+def _queue(reader: Reading, given: Mapping[str, Any], headers: Any, content_type: str) -> None:
+    kept, plain = _headers(reader, headers if isinstance(headers, dict) else {}, content_type)
     judged, wrong = parse_headers(plain)
     reader.wrong.extend(wrong)
-    found = parse_queue_target(kind, given, _marked(judged, kept))
+    found = parse_queue_target(given["kind"], given, _marked(judged, kept))
     if isinstance(found, tuple):
         reader.wrong.extend(found)
         return
     reader.values["target"] = found
 
 
-def _headers(reader: Reading, given: Mapping[str, Any]) -> tuple[set[str], dict[str, Any]]:
+def _headers(
+    reader: Reading, given: Mapping[str, Any], content_type: str
+) -> tuple[set[str], dict[str, Any]]:
     """Return the names of headers that stay as they are, and all with values to judge."""
-    before = () if reader.old is None else reader.old.target.headers
+    before = () if reader.target_before is None else reader.target_before.headers
     kept = {
         name
         for name, value in given.items()
@@ -117,7 +123,7 @@ def _headers(reader: Reading, given: Mapping[str, Any]) -> tuple[set[str], dict[
     }
     for name in given:
         if name.lower() == "content-type":
-            reader.refuse(f"/target/headers/{_escaped(name)}", "content_type says it already")
+            reader.refuse(f"/target/headers/{_escaped(name)}", content_type)
     return kept, {name: "kept" if name in kept else value for name, value in given.items()}
 
 

@@ -8,11 +8,18 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from domain.callback import NAMES
 from domain.problem import Reason
 from domain.refusal import Refused
 from domain.strict_json import shown
 
-_SILENT: Final = ("/target/headers", "/target/credentials", "/payload", "/content_type")
+_TARGETS: Final = ("target", *NAMES)
+_SILENT: Final = (
+    "/payload",
+    "/content_type",
+    *(f"/{name}/{field}" for name in _TARGETS for field in ("headers", "credentials")),
+)
+_URLS: Final = frozenset(f"/{name}/url" for name in _TARGETS)
 _SHORT: Final = 40
 
 
@@ -42,7 +49,7 @@ def _value(pointer: str, body: Mapping[str, Any]) -> str:
             found = found[name]
         else:
             return ""
-    if pointer == "/target/url" and not {"@", "?"}.isdisjoint(str(found)):
+    if pointer in _URLS and not {"@", "?"}.isdisjoint(str(found)):
         return ""
     if isinstance(found, str):
         return shown(found)

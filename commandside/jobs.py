@@ -23,7 +23,15 @@ from commandside.payloads import Payloads, Writing
 from commandside.placement import Choices, Placed, Placer, Unplaced, Wanted
 from commandside.ports import KeyGone, NewId, Unavailable, Vault
 from commandside.replies import JobReply, backfilled, reply, said_of
-from commandside.sealing import Body, Sealer, Unwritten, refused_for_missing, warnings
+from commandside.sealing import (
+    Body,
+    Sealer,
+    Unwritten,
+    refused_for_missing,
+    targets_in,
+    targets_of,
+    warnings,
+)
 from commandside.secret_keeper import SecretKeeper
 from domain import outlook
 from domain.catalogue import DomainEvent
@@ -304,7 +312,7 @@ class Jobs:
                 # Its refusal comes before what could be said of the patch.
                 return decide.revise(job, runs, old, self._zone_data, by)
             values = self._definitions.change(patch, payload, old, by.at, tenant_id).values
-            refused = refused_for_missing(values["target"], judged) if "target" in values else None
+            refused = refused_for_missing(targets_in(values), judged)
             if refused is not None:
                 raise refused
             if "exclude" in values:
@@ -319,7 +327,7 @@ class Jobs:
         choices, writing = Choices(self._placer), Writing(self._payloads)
         accepted = await writing.around(lambda: choices.around(lambda: self._command(asked, verb)))
         await self._calendars.settle((accepted.job,))
-        more = warnings(accepted.job.facts.spec.target, judged)
+        more = warnings(targets_of(accepted.job.facts.spec), judged)
         done = self._defined(accepted.job, accepted, created=False, more=more)
         done.reply.in_flight = outlook.in_flight(accepted.runs)
         return done

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from commandside.when import KINDS, RECURRING, SPAN
+from domain.callback import NAMES
 
 PAYLOADS: Final = {
     "payload": "application/json",
@@ -17,7 +18,7 @@ def lifted(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
     Credentials of the target are a header then.
     """
-    body = _with_credentials(body)
+    body = with_credentials(body)
     target = body.get("target")
     headers = target.get("headers") if isinstance(target, dict) else None
     if not isinstance(target, dict) or not isinstance(headers, dict) or "content_type" in body:
@@ -30,23 +31,28 @@ def lifted(body: Mapping[str, Any]) -> Mapping[str, Any]:
     return body
 
 
-def _with_credentials(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the body with the target's `credentials` as the header that HTTP sends them in.
+def with_credentials(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the body with `credentials` of its targets as the header that HTTP sends them in.
 
     What cannot be moved stays, and is refused by name when the target is read.
     """
-    target = body.get("target")
-    if not isinstance(target, dict) or "credentials" not in target:
-        return body
+    for member in ("target", *NAMES):
+        target = body.get(member)
+        if isinstance(target, dict) and "credentials" in target:
+            body = {**body, member: _moved(target)}
+    return body
+
+
+def _moved(target: dict[str, Any]) -> dict[str, Any]:
     headers, given = target.get("headers", {}), target["credentials"]
     if target.get("kind", "http") != "http" or not isinstance(headers, dict):
-        return body
+        return target
     named = isinstance(given, dict) and given.keys() == {"secret"}
     if not (named or given is None) or any(name.lower() == "authorization" for name in headers):
-        return body
+        return target
     value = given if given is None else {**given, "scheme": "Basic"}
     rest = {name: field for name, field in target.items() if name != "credentials"}
-    return {**body, "target": {**rest, "headers": {**headers, "Authorization": value}}}
+    return {**rest, "headers": {**headers, "Authorization": value}}
 
 
 def over(base: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,22 +77,30 @@ def over(base: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     backoff = retry.get("backoff") if isinstance(retry, dict) else None
     if backoff is not None and backoff != base["retry"]["backoff"]:
         base = {**base, "retry": _without(base["retry"], ("delays_s", "base_s", "max_s"))}
-    target = patch.get("target")
-    if isinstance(target, dict) and target.get("kind", "") not in ("", base["target"]["kind"]):
-        # What was said of a target of another kind says nothing of this one.
-        base = {**base, "target": {}}
-        target = None
-    headers = target.get("headers") if isinstance(target, dict) else None
-    if isinstance(headers, dict):
-        # Names of headers have no case: another spelling takes the place of the one before.
-        low = {name.lower() for name in headers}
-        kept = {
-            name: value
-            for name, value in base["target"]["headers"].items()
-            if name in headers or name.lower() not in low
-        }
-        base = {**base, "target": {**base["target"], "headers": kept}}
+    for member in ("target", *NAMES):
+        base = _retargeted(base, patch, member)
     return _merged(_without(base, gone), patch, "payload")
+
+
+def _retargeted(base: dict[str, Any], patch: Mapping[str, Any], member: str) -> dict[str, Any]:
+    """Return `base` without what a patch of one of its targets makes void."""
+    target, old = patch.get(member), base.get(member)
+    if not isinstance(target, dict) or not isinstance(old, dict):
+        return base
+    if target.get("kind", "") not in ("", old["kind"]):
+        # What was said of a target of another kind says nothing of this one.
+        return {**base, member: {}}
+    headers = target.get("headers")
+    if not isinstance(headers, dict):
+        return base
+    # Names of headers have no case: another spelling takes the place of the one before.
+    low = {name.lower() for name in headers}
+    kept = {
+        name: value
+        for name, value in old["headers"].items()
+        if name in headers or name.lower() not in low
+    }
+    return {**base, member: {**old, "headers": kept}}
 
 
 def removes_payload(patch: Mapping[str, Any]) -> bool:

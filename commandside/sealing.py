@@ -4,7 +4,7 @@ A definition sent twice must not look like an edit, and the same plain bytes hav
 each time; so what is sealed already is opened and compared.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from itertools import islice
 from typing import Any
@@ -15,6 +15,7 @@ from commandside.destination import KEPT
 from commandside.payload_port import INLINE_BYTES_MAX, PayloadObject
 from commandside.ports import KeyGone, Vault
 from commandside.secret_port import Judged
+from domain.callback import NAMES, Callbacks, callbacks_of
 from domain.job.events import JobSpec
 from domain.payload import ref_of
 from domain.problem import Problem, invalid
@@ -64,11 +65,9 @@ class Sealer:
 
     def new(self, values: dict[str, Any]) -> JobSpec:
         """Return the spec of a new job; raises KeyGone, Unavailable."""
-        target: Target = values["target"]
-        if target.headers:
-            sealed = tuple(self._seal(header) for header in target.headers)
-            target = msgspec.structs.replace(target, headers=sealed)
-        found = {**values, "target": target}
+        found = {**values, "target": self._new_target(values["target"])}
+        if values["callbacks"] is not None:
+            found["callbacks"] = self.callbacks(values["callbacks"], None)
         payload: bytes = values["payload"]
         if len(payload) > self._inline_max:
             found |= _named(self._large(payload))
@@ -76,18 +75,30 @@ class Sealer:
             found["payload"] = self._vault.seal(self._tenant_id, self._job_id, payload)
         return JobSpec(**found)
 
+    def sealed(self, spec: JobSpec) -> JobSpec:
+        """Return a spec that was made of plain values, and is small; raises KeyGone, Unavailable."""
+        payload = self._vault.seal(self._tenant_id, self._job_id, spec.payload)
+        target = self._new_target(spec.target)
+        return msgspec.structs.replace(spec, target=target, payload=payload)
+
+    def callbacks(self, plain: Callbacks, old: Callbacks | None) -> Callbacks:
+        """Return callbacks sealed, where they are not what they were; raises as `over` does."""
+        before = (None, None, None) if old is None else old.targets
+        targets = [
+            None if target is None else self._target(target, was)
+            for target, was in zip(plain.targets, before, strict=True)
+        ]
+        return callbacks_of(targets, plain.off)
+
     def over(self, values: dict[str, Any], old: JobSpec) -> JobSpec:
         """Return `old` with new values; raises KeyGone, Unavailable, Unwritten."""
         found = dict(values)
         if "payload" in values:
             found |= self._payload(values["payload"], old)
         if "target" in values:
-            target: Target = values["target"]
-            before = {header.name: header for header in old.target.headers}
-            headers = tuple(
-                self._kept(header, before.get(header.name)) for header in target.headers
-            )
-            found["target"] = msgspec.structs.replace(target, headers=headers)
+            found["target"] = self._target(values["target"], old.target)
+        if values.get("callbacks") is not None:
+            found["callbacks"] = self.callbacks(values["callbacks"], old.callbacks)
         return msgspec.structs.replace(old, **found)
 
     def _payload(self, plain: bytes, old: JobSpec) -> dict[str, Any]:
@@ -114,6 +125,19 @@ class Sealer:
             sealed = self._vault.seal(self._tenant_id, self._job_id, digest)
             self.body = Body(place, data, digest, sealed)
         return self.body
+
+    def _target(self, target: Target, old: Target | None) -> Target:
+        if old is None or not target.headers:
+            return self._new_target(target)
+        before = {header.name: header for header in old.headers}
+        headers = tuple(self._kept(header, before.get(header.name)) for header in target.headers)
+        return msgspec.structs.replace(target, headers=headers)
+
+    def _new_target(self, target: Target) -> Target:
+        if not target.headers:
+            return target
+        headers = tuple(self._seal(header) for header in target.headers)
+        return msgspec.structs.replace(target, headers=headers)
 
     def _kept(self, header: Header, old: Header | None) -> Header:
         if header.secret or old is None or old.secret:
@@ -148,36 +172,72 @@ def _named(body: Body) -> dict[str, Any]:
     return {"payload": body.sealed_digest, "payload_ref": body.object.ref}
 
 
-def secrets_of(target: Target) -> set[str]:
-    """Return the secrets that a target names."""
-    return {header.secret for header in target.headers if header.secret}
+def opened_target(vault: Vault, tenant_id: bytes, owner: bytes, target: Target) -> Target:
+    """Return a target with plain header values; raises KeyGone, Unavailable."""
+    if not target.headers:
+        return target
+    headers = tuple(
+        header
+        if header.secret
+        else msgspec.structs.replace(header, value=vault.open(tenant_id, owner, header.value))
+        for header in target.headers
+    )
+    return msgspec.structs.replace(target, headers=headers)
 
 
-def secrets_in(patch: Mapping[str, Any], old: Target) -> set[str]:
-    """Return the secrets that a target may name after a patch, which nobody has judged yet."""
-    target = patch.get("target")
-    headers = target.get("headers") if isinstance(target, dict) else None
-    given = islice(headers.values(), HEADERS_MAX) if isinstance(headers, dict) else ()
-    names = {value.get("secret") for value in given if isinstance(value, dict)}
-    fit = {name for name in names if isinstance(name, str) and is_secret_name(name)}
-    return fit | secrets_of(old)
+Named = tuple[str, Target]
+"""A target, and the member of a body that it is."""
 
 
-def refused_for_missing(target: Target, judged: Judged) -> Problem | None:
-    """Return the refusal of a target that names a secret which is not there."""
-    for header in target.headers:
-        if header.secret in judged.missing:
-            pointer = f"/target/headers/{token(header.name)}/secret"
-            detail = f"there is no secret {header.secret!r}"
-            said = f"{detail}: PUT /v1/secrets/{header.secret} sets it"
-            return invalid((Refused(pointer, said),))
+def targets_in(values: Mapping[str, Any]) -> list[Named]:
+    """Return all targets among values that were read."""
+    found: list[Named] = [("target", values["target"])] if "target" in values else []
+    callbacks: Callbacks | None = values.get("callbacks")
+    if callbacks is None:
+        return found
+    named = zip(NAMES, callbacks.targets, strict=True)
+    return found + [(name, target) for name, target in named if target is not None]
+
+
+def targets_of(spec: JobSpec) -> list[Named]:
+    """Return all targets of a job."""
+    return targets_in({"target": spec.target, "callbacks": spec.callbacks})
+
+
+def secrets_of(targets: Iterable[Named]) -> set[str]:
+    """Return the secrets that targets name."""
+    return {header.secret for _, target in targets for header in target.headers if header.secret}
+
+
+def secrets_in(patch: Mapping[str, Any], old: JobSpec) -> set[str]:
+    """Return the secrets that targets may name after a patch, which nobody has judged yet."""
+    given: list[object] = []
+    for member in ("target", *NAMES):
+        target = patch.get(member)
+        headers = target.get("headers") if isinstance(target, dict) else None
+        values = islice(headers.values(), HEADERS_MAX) if isinstance(headers, dict) else ()
+        given += [value.get("secret") for value in values if isinstance(value, dict)]
+    fit = {name for name in given if isinstance(name, str) and is_secret_name(name)}
+    return fit | secrets_of(targets_of(old))
+
+
+def refused_for_missing(targets: Iterable[Named], judged: Judged) -> Problem | None:
+    """Return the refusal of targets that name a secret which is not there."""
+    for member, target in targets:
+        for header in target.headers:
+            if header.secret in judged.missing:
+                pointer = f"/{member}/headers/{token(header.name)}/secret"
+                detail = f"there is no secret {header.secret!r}"
+                said = f"{detail}: PUT /v1/secrets/{header.secret} sets it"
+                return invalid((Refused(pointer, said),))
     return None
 
 
-def warnings(target: Target, judged: Judged) -> list[str]:
-    """Return what may surprise in the secrets that a target names."""
+def warnings(targets: Iterable[Named], judged: Judged) -> list[str]:
+    """Return what may surprise in the secrets that targets name."""
     return [
         f"the secret {header.secret!r} has no colon: Basic sends user:password"
+        for _, target in targets
         for header in target.headers
         if header.secret in judged.no_pairs and header.scheme.lower() == BASIC
     ]

@@ -97,6 +97,14 @@ def redrive_id(job_id: bytes, nominal: int, dead: bytes) -> bytes:
     return run_id(job_id, 0, nominal, REDRIVE, dead)[:-OWN_KEY_BYTES] + dead[-OWN_KEY_BYTES:]
 
 
+def callback_id(stream_id: bytes, version: int) -> bytes:
+    """Return the id of the job that tells of the event at `version` of a stream.
+
+    Whoever reads that event meets the same job, whenever and however often.
+    """
+    return derived("callback", stream_id, version.to_bytes(4, "big"))
+
+
 def slot_id(job_id: bytes, life: int, nominal: int, spec_version: int) -> bytes:
     """Return the stream id of a slot as planned under one version of the spec.
 

@@ -6,6 +6,7 @@ secret is. A payload is shown by the caller, who can open it.
 
 from typing import Any, Final, assert_never
 
+from domain.callback import NAMES, Callbacks
 from domain.instant import rfc3339
 from domain.job import events as e
 from domain.queue_target import KINDS
@@ -109,6 +110,16 @@ def target(spec: Target) -> dict[str, Any]:
     return {**shown, "headers": {header.name: _header(header) for header in spec.headers}}
 
 
+def callbacks(said: Callbacks) -> dict[str, Any]:
+    """Return who is told, by name; false for nobody, whatever the default is."""
+    shown = {
+        name: target(told)
+        for name, told in zip(NAMES, said.targets, strict=True)
+        if told is not None
+    }
+    return shown | {NAMES[number]: False for number in said.off}
+
+
 def retry(policy: RetryPolicy) -> dict[str, Any]:
     """Return the policy, with the fields that its backoff reads."""
     shown: dict[str, Any] = {"max_attempts": policy.max_attempts, "backoff": policy.backoff}
@@ -163,6 +174,8 @@ def spec(job: e.JobSpec) -> dict[str, Any]:
         shown["placement"] = "emptiest"
     if job.content_type:
         shown["content_type"] = job.content_type
+    if job.callbacks is not None:
+        shown |= callbacks(job.callbacks)
     shown["name"] = job.name
     shown["labels"] = dict(job.labels)
     return shown

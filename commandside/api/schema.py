@@ -18,6 +18,7 @@ from commandside.preview import COUNT, COUNT_MAX, LOADS
 from commandside.redrive import PER_SECOND, PER_SECOND_MAX, REDRIVES, REDRIVES_MAX
 from commandside.secret_port import SCHEMES
 from commandside.when import PARTS_MAX, RUNS_MAX
+from domain.callback import NAMES
 from domain.idempotency import TEMPLATE_BYTES_MAX
 from domain.job.events import ALLOW, LIMITS
 from domain.job.resume import CATCH_UPS
@@ -131,6 +132,15 @@ TARGET: Final[dict[str, Any]] = {
     "oneOf": [HTTP, KAFKA, AMQP, SQS],
     "description": "where a fire goes",
 }
+
+
+def _callback(whose: str) -> dict[str, Any]:
+    return {
+        "oneOf": [*TARGET["oneOf"], {"const": False}],
+        "description": f"who is told of a run that {whose}; false: nobody, whatever the default is",
+    }
+
+
 RETRY: Final = _object(
     {
         "max_attempts": {"type": "integer", "minimum": 1, "maximum": ATTEMPTS_MAX},
@@ -254,6 +264,9 @@ _FIELDS: Final[dict[str, Any]] = {
         "description": "within jitter_s: by the job's id, or in the second with the least load of "
         "the whole installation, chosen when the schedule is and the same for every fire",
     },
+    "on_success": _callback("succeeded"),
+    "on_failure": _callback("is dead"),
+    "on_skipped": _callback("was skipped"),
     "name": _text("for people", maxLength=d.NAME_MAX),
     "labels": {
         "type": "object",
@@ -327,6 +340,10 @@ SIGNING_KEY: Final = _object(
 )
 SECRET: Final = _object(
     {"value": _text("printable ASCII; user:password for the scheme Basic", maxLength=1024)}, "value"
+)
+CALLBACKS: Final = _object(
+    dict.fromkeys(NAMES, TARGET),
+    description="who is told how occurrences end, where their jobs do not say it; one at least",
 )
 BACKFILL: Final = _object(
     {

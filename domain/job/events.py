@@ -6,6 +6,7 @@ and target header values in a spec are ciphertext under the tenant's key.
 
 import msgspec
 
+from domain.callback import CallbackOf, Callbacks
 from domain.payload import PayloadRef
 from domain.retry import RetryPolicy
 from domain.run.events import CatchUp, Passed
@@ -65,6 +66,10 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """From a slot to its fire, chosen when the schedule was: where the least load was."""
     payload_ref: PayloadRef | None = None
     """The object that has the body's ciphertext, where that is too large for an event."""
+    callbacks: Callbacks | None = None
+    """Who is told how its occurrences end; None: whom the tenant's default names."""
+    callback_of: CallbackOf | None = None
+    """Of a job that tells of another's occurrence; it has no callbacks, nor the default ones."""
 
     @property
     def slots(self) -> tuple[ScheduleSpec, int, int, int, tuple[Exclusion, ...]]:

@@ -4,6 +4,7 @@ from typing import Final
 
 import msgspec
 
+from domain.callback import CallbackOf, Callbacks
 from domain.catalogue import DomainEvent
 from domain.ids import REDRIVE, REDRIVE_OWN
 from domain.job import events as job
@@ -117,6 +118,16 @@ STORED_SPEC: Final = msgspec.structs.replace(
     PLACED_SPEC, payload_ref=PayloadRef(bytes(range(32)), 1_048_607)
 )
 
+TOLD: Final = Callbacks(
+    HttpTarget("https", "example.com", 443, "/ok", "PUT", SEALED, "https://example.com/ok"),
+    KafkaTarget("main", "failures", "", ()),
+    None,
+    (2,),
+)
+TELLING_SPEC: Final = msgspec.structs.replace(
+    STORED_SPEC, callbacks=TOLD, callback_of=CallbackOf(JOB, RUN, RUN, 5, 1, 3)
+)
+
 EVENTS: Final[dict[str, DomainEvent]] = {
     "job.defined.v1 least": job.Defined(AT, TENANT, 1, PLAIN_SPEC, AT - 1),
     "job.defined.v1 full": job.Defined(AT, TENANT, 2, FULL_SPEC, AT, "invoices", "k_0123", "2026b"),
@@ -175,6 +186,16 @@ EVENTS: Final[dict[str, DomainEvent]] = {
     "job.defined.v1 stored kafka": _to(KafkaTarget("main", "orders", "customer-7", SEALED)),
     "job.defined.v1 stored amqp": _to(AmqpTarget("rabbit", "events", "order.created", SEALED)),
     "job.defined.v1 stored sqs": _to(SqsTarget("eu", "orders.fifo", "customer-7", SEALED)),
+    "job.defined.v1 telling least": job.Defined(AT, TENANT, 1, PLAIN_SPEC, AT - 1),
+    "job.defined.v1 telling full": job.Defined(
+        AT, TENANT, 2, TELLING_SPEC, AT, "invoices", "k_0123", "2026b"
+    ),
+    "job.revised.v1 telling full": job.Revised(
+        AT, TELLING_SPEC, 3, AT, RUN, PASSED, "k_0123", "2026b", TENANT
+    ),
+    "job.defined.v1 telling kafka": _to(KafkaTarget("main", "orders", "customer-7", SEALED)),
+    "job.defined.v1 telling amqp": _to(AmqpTarget("rabbit", "events", "order.created", SEALED)),
+    "job.defined.v1 telling sqs": _to(SqsTarget("eu", "orders.fifo", "customer-7", SEALED)),
     "job.failing.v1 least": job.Failing(AT, AT, 0),
     "job.failing.v1 full": job.Failing(AT, AT, 2, TENANT),
     "job.revised.v1 least": job.Revised(AT, PLAIN_SPEC, 1, AT),
@@ -316,6 +337,12 @@ READ_ONLY: Final = frozenset(
         "job.defined.v1 placed kafka",
         "job.defined.v1 placed amqp",
         "job.defined.v1 placed sqs",
+        "job.defined.v1 stored least",
+        "job.defined.v1 stored full",
+        "job.revised.v1 stored full",
+        "job.defined.v1 stored kafka",
+        "job.defined.v1 stored amqp",
+        "job.defined.v1 stored sqs",
         "job.replanned.v1 least",
         "job.replanned.v1 full",
     }

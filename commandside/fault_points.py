@@ -65,6 +65,13 @@ API: Final[dict[str, str]] = {
 }
 """Points of the write API, and what is true there."""
 
+CALLBACKS_DEFINED: Final = "callbacks_defined"
+
+PROJECTOR: Final[dict[str, str]] = {
+    CALLBACKS_DEFINED: "jobs that tell of ends are defined; the position before them is stored",
+}
+"""Points of the projector, and what is true there."""
+
 ROLES: Final[dict[str, dict[str, str]]] = {
     "dispatcher": DISPATCHER,
     "scheduler": SCHEDULER | AUDITOR,

@@ -159,6 +159,15 @@ TABLE: Final[tuple[Name, ...]] = (
         projection_lag_ms="age of the newest event that the view has not seen, ms; 0 at the head",
         projection_parked_streams="streams that the view cannot read on; above zero needs a person",
     ),
+    *_of(
+        "counter",
+        callbacks_defined="jobs defined that tell how an occurrence ended",
+        callbacks_erased="ends told to nobody because their tenant's key is destroyed",
+    ),
+    *_of(
+        "alarm",
+        callbacks_differ="a job has the id of a callback and is another; it was left as it is",
+    ),
     # The process itself.
     *_of(
         "counter",

@@ -1,7 +1,8 @@
 """The job board: what lists of jobs show and filter. Follows job streams only.
 
 The next occurrence is not here: it would cost a write in every fire. Lists join it from the due
-index, which is always current.
+index, which is always current. Jobs that tell of others' ends are not here either: a tenant lists
+what it has defined.
 """
 
 from collections.abc import Iterable
@@ -31,6 +32,8 @@ def changes(batch: Iterable[Recorded]) -> list[BoardChange]:
 def _change(recorded: Recorded) -> BoardChange | None:
     event = recorded.event
     match event:
+        case e.Defined(spec=spec) | e.Revised(spec=spec) if spec.callback_of is not None:
+            return None
         case e.Defined():
             row = _row(recorded, event.spec, event.tenant_id, event.at, event.at)
             return msgspec.structs.replace(row, key=event.key)

@@ -76,7 +76,7 @@ class Sealer:
         return JobSpec(**found)
 
     def sealed(self, spec: JobSpec) -> JobSpec:
-        """Return a spec that was made of plain values, and is small; raises KeyGone, Unavailable."""
+        """Return a spec of plain values and a small body sealed; raises KeyGone, Unavailable."""
         payload = self._vault.seal(self._tenant_id, self._job_id, spec.payload)
         target = self._new_target(spec.target)
         return msgspec.structs.replace(spec, target=target, payload=payload)

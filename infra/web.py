@@ -20,6 +20,7 @@ from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 import commandside.api.calendar_routes
+import commandside.api.callback_routes
 import commandside.api.completion_routes
 import commandside.api.redrive_routes
 import commandside.api.routes
@@ -28,6 +29,8 @@ from commandside.api.completion_routes import BY_RUN
 from commandside.api.secret_routes import secret_handlers
 from commandside.calendar_port import Calendars
 from commandside.calendars import TenantCalendars
+from commandside.callback_port import CallbackDefaults
+from commandside.callbacks import TenantCallbacks
 from commandside.collector import Collector
 from commandside.command_port import CommandLog, Keys
 from commandside.completions import Completions
@@ -97,6 +100,7 @@ class WebPorts(msgspec.Struct, frozen=True):
     now: Callable[[], int]
     new_id: NewId
     calendars: Calendars
+    callbacks: CallbackDefaults
     objects: PayloadStore
     written: PayloadList
     bounds: Bounds = Bounds()
@@ -155,6 +159,8 @@ def build_app(
         routes += commandside.api.routes.handlers(jobs, previews, _report)
         routes += secret_handlers(secrets)
         routes += commandside.api.calendar_routes.handlers(calendars)
+        callbacks = TenantCallbacks(ports.callbacks, ports.vault, secrets, ports.bounds)
+        routes += commandside.api.callback_routes.handlers(callbacks)
         redrives = Redrives(
             ports.log,
             ports.views.letters if ports.views else None,

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from domain import outlook, wording
+from domain.callback import NAMES as CALLBACKS
 from domain.catalogue import NAMES, DomainEvent
 from domain.ids import JOB, KIND_NAMES, RUN, text
 from domain.instant import rfc3339
@@ -53,6 +54,14 @@ class CalendarUsed(msgspec.Struct, kw_only=True):
     version: int
 
 
+class CallbackShown(msgspec.Struct):
+    """The end that a job tells of."""
+
+    event: Annotated[str, Meta(description="on_success, on_failure or on_skipped")]
+    job_id: str
+    run_id: Annotated[str | None, Meta(description="null: slots that never had a run")]
+
+
 class JobShown(msgspec.Struct, kw_only=True):
     """A job as it stands. `spec` can be sent back as a definition, but for its header values."""
 
@@ -73,6 +82,7 @@ class JobShown(msgspec.Struct, kw_only=True):
         Annotated[list[CalendarUsed], Meta(description="of exclude, as they are in force")]
         | UnsetType
     ) = UNSET
+    callback_of: CallbackShown | UnsetType = UNSET
     as_of: Instant | UnsetType = UNSET
 
 
@@ -241,6 +251,10 @@ def job(
     )
     if facts.spec.exclusions:
         found.calendars = _calendars(facts.spec.exclusions)
+    of = facts.spec.callback_of
+    if of is not None:
+        run_id = text(RUN, of.run_id) if of.run_id else None
+        found.callback_of = CallbackShown(CALLBACKS[of.event], text(JOB, of.job_id), run_id)
     if runs is None:
         found.as_of = rfc3339(at)
     else:

@@ -12,7 +12,7 @@ ROLES: Final = {
     "query": "serve queries",
     "scheduler": "hand due work to the broker; runs the audit of its shards too",
     "dispatcher": "lease, call targets, report",
-    "projector": "keep job board and run history up to the log",
+    "projector": "keep job board and run history up to the log, define callbacks",
     "auditor": "look after leases and hand-offs of all shards",
 }
 _KEPT: Final = argparse.SUPPRESS

@@ -21,9 +21,9 @@ def run(process: Process) -> int:
         parking = stack.enter_context(closing(PostgresParking(process.conninfo)))
         board = stack.enter_context(closing(PostgresBoardStore(process.conninfo)))
         store = stack.enter_context(closing(ClickHouseHistory(clickhouse.url, clickhouse.database)))
+
         def dead(runs: int) -> None:
             process.telemetry.count("dead_letters", runs)
-
 
         callbacks = stack.enter_context(
             closing(PostgresCallbackLog(process.conninfo, process.shards))

@@ -23,6 +23,7 @@ from infra.listening import free_port
 from infra.objects.store import ObjectPayloadStore
 from infra.postgres.board import PostgresBoard
 from infra.postgres.calendars import PostgresCalendars
+from infra.postgres.callback_defaults import PostgresCallbackDefaults
 from infra.postgres.command_log import PostgresCommandLog
 from infra.postgres.demand import PostgresDemand
 from infra.postgres.payloads import PostgresPayloads
@@ -97,6 +98,7 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
         grants = load_connections(settings).grants(settings.kafka.prefix)
         bounds = Bounds(rules, settings.schedules.min_interval_s, grants)
         calendars = stack.enter_context(closing(PostgresCalendars(conninfo)))
+        callbacks = stack.enter_context(closing(PostgresCallbackDefaults(conninfo)))
         store = stack.enter_context(
             closing(ObjectPayloadStore(settings.payload_store, settings.payloads.endpoint))
         )
@@ -112,6 +114,7 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
             process.now,
             token_bytes,
             calendars,
+            callbacks,
             store,
             written,
             bounds,

@@ -9,11 +9,14 @@ from typing import Any
 import httpx
 import msgspec
 
+from commandside.callback_reactor import CallbackView, ReactorPorts
 from commandside.definition import Bounds
 from commandside.ports import Unavailable
 from domain.tenant import SCOPES, KeyRecord, mint, secret_hash
+from infra.faults import NoFaults
 from infra.memory.board import MemoryBoard, MemoryFreshness
 from infra.memory.calendars import MemoryCalendars
+from infra.memory.callbacks import MemoryCallbackDefaults, MemoryCallbackLog
 from infra.memory.clock import VirtualClock
 from infra.memory.command_log import MemoryCommandLog
 from infra.memory.demand import MemoryDemand
@@ -29,6 +32,7 @@ from infra.vault import pepper
 from infra.web import WebPorts, build_app, collector
 from projections.runner import BoardView, HistoryView, Projector
 from queryside.queries import Views
+from tests.commandside.scene import Telemetry
 
 START = 1_764_460_800_000
 """2025-11-30T00:00:00Z."""
@@ -70,6 +74,8 @@ class World:
         self.vault = MemoryVault()
         self.secrets = MemorySecretStore(self.clock.now)
         self.calendars = MemoryCalendars(self.clock.now)
+        self.callbacks = MemoryCallbackDefaults(self.clock.now)
+        self.figures = Telemetry()
         self.objects = MemoryPayloadStore()
         self.written = MemoryPayloadList(self.clock.now)
         self.positions = MemoryPositions()
@@ -80,6 +86,16 @@ class World:
             [
                 BoardView(board),
                 HistoryView(MemoryHistory(self.histories), self.positions),
+                CallbackView(
+                    ReactorPorts(
+                        MemoryCallbackLog(self.log, self.callbacks),
+                        self.vault,
+                        self.positions,
+                        NoFaults(),
+                        self.figures,
+                        self.clock.now,
+                    )
+                ),
             ],
             self.positions,
             MemoryParking(),
@@ -104,6 +120,7 @@ class World:
             self.clock.now,
             self.new_id,
             self.calendars,
+            self.callbacks,
             self.objects,
             self.written,
             bounds or Bounds(),

@@ -110,7 +110,7 @@ def telling(bench: Bench, job: bytes, callbacks: Callbacks | None) -> JobSpec:
         name="invoices",
         labels=(("team", "billing"),),
     )
-    return Sealer(bench.vault, TENANT, job).sealed(plain)
+    return Sealer(bench.vault, TENANT, job).new(msgspec.structs.asdict(plain))
 
 
 def begun(bench: Bench, callbacks: Callbacks | None, shard: int = 3) -> tuple[JobState, InFlight]:
@@ -330,7 +330,8 @@ class CallbacksContract:
         dies = report(state, run, run.facts.fence, DIES, bench.now(), alone=True)
         assert dies is not None
         bench.append(dies)
-        dead = redrive.Dead(run.facts.run_id, "dead", planned_of(bench, run.facts.run_id))
+        planned = planned_of(bench, run.facts.run_id)
+        dead = redrive.Dead(run.facts.run_id, "dead", planned, bench.now())
         again = redrive.redrive(state, (), [dead], {}, decide.By(bench.now()))
         assert isinstance(again, Decision)
         bench.append(again)

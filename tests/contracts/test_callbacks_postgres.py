@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -10,11 +9,13 @@ import pytest
 from commandside.ports import Unavailable, Vault
 from domain.envelope import Decision
 from infra.ids import new_secret
+from infra.keys.masters import one_master
+from infra.keys.wrapping import tenant_context, unlock
 from infra.postgres.callback_defaults import PostgresCallbackDefaults
 from infra.postgres.callback_log import PostgresCallbackLog
 from infra.postgres.due_index import PostgresDueIndex
 from infra.postgres.feed import PostgresFeed
-from infra.vault import TenantVault, master_key, wrap_key
+from infra.vault import TenantVault
 from tests.contracts.callbacks import OTHER, CallbacksContract
 from tests.contracts.jobs import TENANT
 from tests.engines.databases import SHARDS
@@ -23,23 +24,26 @@ from tests.engines.databases import SHARDS
 class OnPostgres:
     """All of it on one database."""
 
-    def __init__(self, conninfo: str, master: bytes) -> None:
-        self._conninfo, self._master = conninfo, master
+    def __init__(self, conninfo: str) -> None:
+        self._conninfo = conninfo
+        self._wrapping = unlock(conninfo, one_master(bytes(range(32)))).wrapping
         self.shards = SHARDS
         self.feed = PostgresFeed(conninfo, SHARDS)
         self.defaults = PostgresCallbackDefaults(conninfo)
         self.log = PostgresCallbackLog(conninfo, SHARDS)
-        self._vaults = [TenantVault(conninfo, master)]
+        self._vaults = [TenantVault(conninfo, self._wrapping)]
         self._index = PostgresDueIndex(conninfo, SHARDS)
         with psycopg.connect(conninfo) as connection:
+            number = self._wrapping.newest(connection)
             for tenant_id, name in ((TENANT, "acme"), (OTHER, "other")):
-                wrapped = wrap_key(master, tenant_id, 1, new_secret())
+                context = tenant_context(tenant_id, 1)
+                wrapped = self._wrapping.wrap(connection, number, new_secret(), context)
                 connection.execute(
                     "insert into tenants values (%s, %s, tocsin_now())", (tenant_id.hex(), name)
                 )
                 connection.execute(
-                    "insert into tenant_keys values (%s, 1, %s, tocsin_now())",
-                    (tenant_id.hex(), wrapped),
+                    "insert into tenant_keys values (%s, 1, %s, tocsin_now(), %s)",
+                    (tenant_id.hex(), wrapped, number),
                 )
 
     @property
@@ -64,7 +68,7 @@ class OnPostgres:
         with psycopg.connect(self._conninfo) as connection:
             connection.execute("delete from tenant_keys where tenant_id = %s", (tenant_id.hex(),))
         # A process that has used the key keeps it: another one finds it gone.
-        self._vaults.append(TenantVault(self._conninfo, self._master))
+        self._vaults.append(TenantVault(self._conninfo, self._wrapping))
 
     def close(self) -> None:
         for vault in self._vaults:
@@ -74,8 +78,8 @@ class OnPostgres:
 
 
 @pytest.fixture
-def bench(log_database: str, tmp_path: Path) -> Iterator[OnPostgres]:
-    found = OnPostgres(log_database, master_key(tmp_path / "master.key", create=True))
+def bench(log_database: str) -> Iterator[OnPostgres]:
+    found = OnPostgres(log_database)
     yield found
     found.close()
 

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from commandside.payload_port import INLINE_BYTES_MAX
 from domain.callback import (
     FAILURE,
     NAMES,
@@ -17,6 +18,7 @@ from domain.callback import (
 )
 from domain.catalogue import DomainEvent
 from domain.ids import MANUAL, callback_id
+from domain.instant import LAST
 from domain.job import events as je
 from domain.job.callback import SKIPPED_MAX, Ended, body, define, ended, spec_of
 from domain.retry import ONE_TIME_DEFAULT
@@ -160,6 +162,15 @@ def test_a_body_lists_no_more_ranges_than_it_may() -> None:
     many = tuple(re.Passed(SLOT + n, SLOT + n, 1, re.OVERLAP) for n in range(SKIPPED_MAX + 5))
     said = json.loads(body(end_of(je.Finished(AT, AT, many, TENANT), JOB), FULL_SPEC))
     assert len(said["data"]["skipped"]) == SKIPPED_MAX
+
+
+def test_the_largest_body_is_kept_in_the_spec_of_its_job() -> None:
+    far = LAST - 1
+    many = tuple(re.Passed(far, far, None, "x" * 8, "y" * 32) for _ in range(SKIPPED_MAX + 1))
+    labels = tuple((f"{n:063}", "\U0001f642" * 128) for n in range(20))
+    spec = msgspec.structs.replace(FULL_SPEC, name="\U0001f642" * 128, labels=labels)
+    end = end_of(je.Finished(AT, AT, many, TENANT), JOB)
+    assert len(body(end, spec)) <= INLINE_BYTES_MAX
 
 
 def test_the_job_that_tells_follows_from_the_event() -> None:

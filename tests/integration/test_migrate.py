@@ -27,7 +27,7 @@ def test_a_role_on_a_database_without_a_schema_is_told_to_migrate(database: str)
 def test_a_log_of_before_there_were_callbacks_is_not_read_for_them(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = [each for each in migrations() if each.name < "0010"]
+    before = [each for each in migrations() if each.name < "0011"]
     with monkeypatch.context() as older:
         older.setattr("infra.postgres.migrate.migrations", lambda: before)
         migrate(database)
@@ -36,6 +36,6 @@ def test_a_log_of_before_there_were_callbacks_is_not_read_for_them(
             "insert into events select gen_random_uuid(), 1, n % 2, n, 'run.fired.v1', ''"
             " from generate_series(1, 9) n"
         )
-    assert migrate(database)[0] == "0010_callbacks.sql"
+    assert migrate(database)[0] == "0011_callbacks.sql"
     with closing(PostgresPositions(database)) as positions:
         assert positions.load(VIEW) == {0: 8, 1: 9}

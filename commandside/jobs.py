@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from commandside import past, placement, policies
+from commandside import past, placement, policies, sealing
 from commandside.asked import Asked, Done, Sent
 from commandside.backfill import MOVED, Known, decide_backfill, look, requested
 from commandside.begun import Begun, find_calendars, find_secrets, judge_patch
@@ -23,15 +23,7 @@ from commandside.payloads import Payloads, Writing
 from commandside.placement import Choices, Placed, Placer, Unplaced, Wanted
 from commandside.ports import KeyGone, NewId, Unavailable, Vault
 from commandside.replies import JobReply, backfilled, reply, said_of
-from commandside.sealing import (
-    Body,
-    Sealer,
-    Unwritten,
-    refused_for_missing,
-    targets_in,
-    targets_of,
-    warnings,
-)
+from commandside.sealing import Body, Sealer, Unwritten, refused_for_missing, warnings
 from commandside.secret_keeper import SecretKeeper
 from domain import outlook
 from domain.catalogue import DomainEvent
@@ -312,7 +304,7 @@ class Jobs:
                 # Its refusal comes before what could be said of the patch.
                 return decide.revise(job, runs, old, self._zone_data, by)
             values = self._definitions.change(patch, payload, old, by.at, tenant_id).values
-            refused = refused_for_missing(targets_in(values), judged)
+            refused = refused_for_missing(sealing.targets_in(values), judged)
             if refused is not None:
                 raise refused
             if "exclude" in values:
@@ -327,7 +319,7 @@ class Jobs:
         choices, writing = Choices(self._placer), Writing(self._payloads)
         accepted = await writing.around(lambda: choices.around(lambda: self._command(asked, verb)))
         await self._calendars.settle((accepted.job,))
-        more = warnings(targets_of(accepted.job.facts.spec), judged)
+        more = warnings(sealing.targets_of(accepted.job.facts.spec), judged)
         done = self._defined(accepted.job, accepted, created=False, more=more)
         done.reply.in_flight = outlook.in_flight(accepted.runs)
         return done

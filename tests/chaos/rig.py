@@ -16,6 +16,7 @@ from infra.embedded.history import EmbeddedHistory, HistoryOptions
 from infra.embedded.postgres import EmbeddedPostgres, PostgresOptions
 from infra.embedded.processes import wait_until
 from infra.kafka.options import EMBEDDED_SESSION_TIMEOUT_MS, SESSION_TIMEOUT_MS
+from infra.listening import LOOPBACK, free_port
 from tests.chaos.client import Client
 from tests.chaos.scenario import Scenario
 from tests.chaos.target import Targets
@@ -80,7 +81,11 @@ def built(scenario: Scenario, folder: Path) -> Iterator[Rig]:
         postgres = stack.enter_context(
             EmbeddedPostgres(PostgresOptions(data_dir=folder / "pg", shared_buffers_mb=64))
         )
-        history = stack.enter_context(EmbeddedHistory(HistoryOptions(data_dir=folder / "history")))
+        # It comes back where it was, as a server does.
+        port = free_port(LOOPBACK, 0, "history port")
+        history = stack.enter_context(
+            EmbeddedHistory(HistoryOptions(data_dir=folder / "history", port=port))
+        )
         broker, address, session_ms = _broker(scenario, folder, stack)
         targets = Targets()
         stack.callback(targets.close)

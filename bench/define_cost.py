@@ -9,15 +9,15 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from commandside.batch import Batch
-from commandside.calendars import TenantCalendars
 from commandside.command_port import Accepted, Answer, CommandLog
-from commandside.definition import Bounds, Definitions
-from commandside.jobs import Jobs
-from commandside.payloads import Payloads
+from commandside.commands.batch import Batch
+from commandside.commands.calendars import TenantCalendars
+from commandside.commands.jobs import Jobs
+from commandside.commands.payloads import Payloads
+from commandside.commands.secret_keeper import SecretKeeper
+from commandside.definitions.definition import Bounds, Definitions
+from commandside.definitions.reading import read_job
 from commandside.ports import Vault
-from commandside.reading import read_job
-from commandside.secret_keeper import SecretKeeper
 from domain.envelope import Decision
 from domain.opaque import Seal
 from domain.run.state import Ready

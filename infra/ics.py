@@ -13,7 +13,7 @@ import icalendar
 from icalendar.error import BrokenCalendarProperty
 from icalendar.timezone.windows_to_olson import WINDOWS_TO_OLSON
 
-from commandside.calendar_body import DAY_S, Content, in_bounds
+from commandside.definitions.calendar_body import DAY_S, Content, in_bounds
 from domain.refusal import Refused
 from domain.schedule import zone
 from domain.schedule.rrule import parse_rrule

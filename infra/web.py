@@ -28,17 +28,21 @@ import queryside.api.routes
 from commandside.api.completion_routes import BY_RUN
 from commandside.api.secret_routes import secret_handlers
 from commandside.calendar_port import Calendars
-from commandside.calendars import TenantCalendars
 from commandside.callback_port import CallbackDefaults
-from commandside.callbacks import TenantCallbacks
-from commandside.collector import Collector
 from commandside.command_port import CommandLog, Keys
-from commandside.completions import Completions
-from commandside.definition import Bounds, Definitions
+from commandside.commands.calendars import TenantCalendars
+from commandside.commands.callbacks import TenantCallbacks
+from commandside.commands.collector import Collector
+from commandside.commands.completions import Completions
+from commandside.commands.jobs import Jobs
+from commandside.commands.keys import KeyRing
+from commandside.commands.load import Loads
+from commandside.commands.payloads import Payloads
+from commandside.commands.preview import Previews
+from commandside.commands.redrive import Redrives
+from commandside.commands.secret_keeper import TURN_S, SecretKeeper
+from commandside.definitions.definition import Bounds, Definitions
 from commandside.demand import Demand
-from commandside.jobs import Jobs
-from commandside.keys import KeyRing
-from commandside.load import Loads
 from commandside.payload_port import (
     INLINE_BYTES_MAX,
     PayloadList,
@@ -46,11 +50,7 @@ from commandside.payload_port import (
     PayloadStore,
     StoreAway,
 )
-from commandside.payloads import Payloads
 from commandside.ports import FaultPoint, KeyGone, NewId, Resting, Vault
-from commandside.preview import Previews
-from commandside.redrive import Redrives
-from commandside.secret_keeper import TURN_S, SecretKeeper
 from commandside.secret_port import SecretStore
 from domain.job.redrive import KEPT_MS
 from domain.opaque import COMPLETION, POSITION, Seal

@@ -11,8 +11,7 @@ from litestar.response.base import ASGIResponse
 from commandside.api import schema
 from commandside.api.answers import answer
 from commandside.api.requests import JSON, HttpRequest, body_of, expect, if_match
-from commandside.calendar_body import NAME
-from commandside.calendars import (
+from commandside.commands.calendars import (
     LIST_MAX,
     CalendarGone,
     CalendarPage,
@@ -20,7 +19,8 @@ from commandside.calendars import (
     CalendarShown,
     TenantCalendars,
 )
-from commandside.reading import read_object
+from commandside.definitions.calendar_body import NAME
+from commandside.definitions.reading import read_object
 from domain.problem import invalid
 from domain.refusal import Refused
 from domain.tenant import JOBS_READ, JOBS_WRITE

@@ -9,8 +9,8 @@ from litestar.response.base import ASGIResponse
 from commandside.api import schema
 from commandside.api.answers import answer
 from commandside.api.requests import JSON, HttpRequest, body_of, expect, if_match
-from commandside.callbacks import CallbacksGone, CallbacksShown, TenantCallbacks
-from commandside.reading import read_object
+from commandside.commands.callbacks import CallbacksGone, CallbacksShown, TenantCallbacks
+from commandside.definitions.reading import read_object
 from domain.tenant import JOBS_READ, JOBS_WRITE
 
 _PATH: Final = "/v1/callbacks"

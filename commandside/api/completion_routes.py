@@ -10,9 +10,9 @@ from litestar.response.base import ASGIResponse
 from commandside.api import schema
 from commandside.api.answers import answer
 from commandside.api.requests import JSON, HttpRequest, optional_object
-from commandside.backfill import REASON_MAX
-from commandside.completions import Attempt, Completions, RunReply
-from commandside.reading import member, strange
+from commandside.commands.backfill import REASON_MAX
+from commandside.commands.completions import Attempt, Completions, RunReply
+from commandside.definitions.reading import member, strange
 from domain.problem import Problem, invalid
 from domain.refusal import Refused
 from domain.run.accepted import Progress

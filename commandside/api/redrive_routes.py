@@ -17,9 +17,8 @@ from commandside.api.requests import (
     idempotency_key,
     optional_object,
 )
-from commandside.backfill import REASON_MAX
-from commandside.reading import read_object, strange
-from commandside.redrive import (
+from commandside.commands.backfill import REASON_MAX
+from commandside.commands.redrive import (
     PER_SECOND,
     PER_SECOND_MAX,
     REDRIVES,
@@ -30,6 +29,7 @@ from commandside.redrive import (
     RedriveReply,
     Redrives,
 )
+from commandside.definitions.reading import read_object, strange
 from domain.ids import JOB, parse
 from domain.instant import LAST
 from domain.problem import Reason, invalid

@@ -8,8 +8,8 @@ from typing import Any, Final
 from litestar import Request
 from litestar.datastructures import State
 
-from commandside.asked import ANY_VERSION, Asked
-from commandside.reading import BODY_BYTES_MAX, read_object, too_large
+from commandside.commands.asked import ANY_VERSION, Asked
+from commandside.definitions.reading import BODY_BYTES_MAX, read_object, too_large
 from domain import ids
 from domain.problem import Problem
 from domain.refusal import Refused

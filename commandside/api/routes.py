@@ -14,7 +14,6 @@ from litestar.params import FromPath
 from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Scope, Send
 
-from commandside import backfill as past
 from commandside.api import schema
 from commandside.api.answers import answer
 from commandside.api.requests import (
@@ -29,13 +28,14 @@ from commandside.api.requests import (
     optional_object,
     pieces,
 )
-from commandside.asked import Done, Sent
-from commandside.batch import Batch, LineReply, Report
-from commandside.given import with_values
-from commandside.jobs import Jobs
-from commandside.preview import Preview, Previews
-from commandside.reading import read_job, read_object
-from commandside.replies import JobReply
+from commandside.commands import backfill as past
+from commandside.commands.asked import Done, Sent
+from commandside.commands.batch import Batch, LineReply, Report
+from commandside.commands.jobs import Jobs
+from commandside.commands.preview import Preview, Previews
+from commandside.commands.replies import JobReply
+from commandside.definitions.given import with_values
+from commandside.definitions.reading import read_job, read_object
 from domain.job.resume import CATCH_UPS, USUAL
 from domain.problem import invalid
 from domain.refusal import Refused, token

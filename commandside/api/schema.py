@@ -1,23 +1,23 @@
 """What the commands' bodies look like, as JSON Schema, for people and tools.
 
-The judge of a body is `commandside.definition`; this says what it takes, field by field.
+The judge of a body is `commandside.definitions.definition`; this says field by field what it takes.
 """
 
 from typing import Any, Final
 
-from commandside import definition as d
-from commandside import policies as p
-from commandside.backfill import REASON_MAX
-from commandside.calendar_body import (
+from commandside.commands.backfill import REASON_MAX
+from commandside.commands.preview import COUNT, COUNT_MAX, LOADS
+from commandside.commands.redrive import PER_SECOND, PER_SECOND_MAX, REDRIVES, REDRIVES_MAX
+from commandside.definitions import definition as d
+from commandside.definitions import policies as p
+from commandside.definitions.calendar_body import (
     EXCLUDE_MAX,
     GIVEN_MAX,
     NAME,
     WEEKLY_MAX,
 )
-from commandside.preview import COUNT, COUNT_MAX, LOADS
-from commandside.redrive import PER_SECOND, PER_SECOND_MAX, REDRIVES, REDRIVES_MAX
+from commandside.definitions.when import PARTS_MAX, RUNS_MAX
 from commandside.secret_port import SCHEMES
-from commandside.when import PARTS_MAX, RUNS_MAX
 from domain.callback import NAMES
 from domain.idempotency import TEMPLATE_BYTES_MAX
 from domain.job.events import ALLOW, LIMITS

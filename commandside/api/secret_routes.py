@@ -19,8 +19,8 @@ from commandside.api.requests import (
 )
 from commandside.api.schema import SECRET, SIGNING_KEY
 from commandside.command_port import BodyDiffers
-from commandside.reading import read_object, strange
-from commandside.secret_keeper import SecretKeeper
+from commandside.commands.secret_keeper import SecretKeeper
+from commandside.definitions.reading import read_object, strange
 from commandside.secret_port import SCHEMES, NamedSecret, SigningKey
 from domain.instant import DAY, SECOND, rfc3339
 from domain.problem import Problem, Reason, invalid

@@ -4,8 +4,8 @@ import argparse
 import sys
 from typing import Any, Final
 
-from commandside.language import ENGLISH, known, told
-from commandside.when import read_recurring
+from commandside.commands.language import ENGLISH, known, told
+from commandside.definitions.when import read_recurring
 from domain.refusal import Refused
 from domain.schedule import zone
 from domain.schedule.cron import DIALECTS

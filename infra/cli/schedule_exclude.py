@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Final
 
-from commandside.calendar_body import EXCLUDE_MAX, read_calendar
-from commandside.reading import read_object
+from commandside.definitions.calendar_body import EXCLUDE_MAX, read_calendar
+from commandside.definitions.reading import read_object
 from domain.problem import Problem
 from domain.refusal import Refused
 from domain.schedule.excluding import without

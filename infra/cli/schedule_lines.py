@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from commandside.when import ENDS, RECURRING, read_recurring, read_span
+from commandside.definitions.when import ENDS, RECURRING, read_recurring, read_span
 from domain.instant import SECOND, rfc3339
 from domain.refusal import Refused, token
 from domain.schedule.once import OneTimePlan, read_instant

@@ -6,7 +6,7 @@ from functools import partial
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from commandside.chunks import FORMAT
+from commandside.firing.chunks import FORMAT
 from commandside.ports import Chunk, Published, Ref, Telemetry, Unavailable
 from domain.sharding import partition_of
 from infra.kafka.options import KafkaOptions, producer_config, stamped

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from commandside.chunks import FORMAT
+from commandside.firing.chunks import FORMAT
 from commandside.ports import ENTRY_BYTES, Chunk
 
 

@@ -1,4 +1,4 @@
-"""`commandside.language.Teller` by `cron-descriptor`, with everything asked of it spelled out."""
+"""`commandside.commands.language.Teller` by `cron-descriptor`: everything asked is spelled out."""
 
 import re
 from functools import lru_cache

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from commandside.chunks import (
+from commandside.firing.chunks import (
     CHUNK_ENTRIES,
     FORMAT,
     HORIZON_MS,

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from commandside.chunks import (
+from commandside.firing.chunks import (
     CHUNK_ENTRIES,
     FORMAT,
     HORIZON_MS,

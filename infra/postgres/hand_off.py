@@ -10,7 +10,7 @@ from itertools import chain, repeat
 from struct import Struct
 from typing import Final
 
-from commandside.chunks import CHUNK_ENTRIES, FORMAT
+from commandside.firing.chunks import CHUNK_ENTRIES, FORMAT
 from commandside.ports import ENTRY_BYTES, Chunk, Published
 from infra.postgres import arrays
 from infra.postgres.rows import Fields, entry_of

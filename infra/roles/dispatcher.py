@@ -3,8 +3,8 @@
 from contextlib import ExitStack, closing
 from secrets import token_bytes
 
-from commandside.dispatcher import Dispatcher
-from commandside.flights import DispatcherPorts
+from commandside.firing.dispatcher import Dispatcher
+from commandside.firing.flights import DispatcherPorts
 from domain.opaque import COMPLETION, Seal
 from domain.target import address_rules
 from infra import lifecycle

@@ -2,7 +2,7 @@
 
 from contextlib import ExitStack, closing
 
-from commandside.callback_reactor import CallbackView, ReactorPorts
+from commandside.commands.callback_reactor import CallbackView, ReactorPorts
 from infra.clickhouse.store import ClickHouseHistory
 from infra.postgres.callback_log import PostgresCallbackLog
 from infra.postgres.feed import PostgresFeed

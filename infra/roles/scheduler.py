@@ -3,10 +3,10 @@
 from contextlib import ExitStack, closing
 from secrets import token_bytes
 
-from commandside.auditor import Auditor, AuditorPorts
-from commandside.hand_off import HandOff, SelfHandOff
+from commandside.firing.auditor import Auditor, AuditorPorts
+from commandside.firing.hand_off import HandOff, SelfHandOff
+from commandside.firing.scheduler import Scheduler, SchedulerPorts
 from commandside.ports import Tick
-from commandside.scheduler import Scheduler, SchedulerPorts
 from infra import lifecycle
 from infra.postgres.due_index import PostgresDueIndex
 from infra.postgres.shard_leases import PostgresShardLeases

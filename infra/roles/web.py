@@ -12,10 +12,10 @@ from typing import Final, Protocol
 import uvicorn
 
 from commandside.command_port import CommandLog
-from commandside.definition import Bounds
-from commandside.hand_off import SelfHandOff
+from commandside.commands.prompt import PromptLog
+from commandside.definitions.definition import Bounds
+from commandside.firing.hand_off import SelfHandOff
 from commandside.ports import Unavailable
-from commandside.prompt import PromptLog
 from domain.instant import DAY
 from domain.target import address_rules
 from infra.clickhouse.runs import ClickHouseRuns

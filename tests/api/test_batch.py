@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from commandside import batch as batches
-from commandside.batch import Lines
+from commandside.commands import batch as batches
+from commandside.commands.batch import Lines
 from tests.api.world import JOB, Away, World
 
 LINE = json.dumps(JOB).encode()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from commandside.definition import Bounds
+from commandside.definitions.definition import Bounds
 from domain.ids import JOB as JOB_ID
 from domain.ids import callback_id, parse, text
 from domain.queue_target import Grant

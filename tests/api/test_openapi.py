@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from commandside.definition import FIELDS, NOT_YET
+from commandside.definitions.definition import FIELDS, NOT_YET
 from domain.problem import TABLE
 from domain.run.decide import Result
 from domain.run.events import FAILED, OK

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from commandside.definition import Bounds
+from commandside.definitions.definition import Bounds
 from domain.tenant import JOBS_READ, RUNS_READ
 from tests.api.world import JOB, World
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from commandside.commands.load import READ_MAX, STEPS_MAX, Load, Loads, New
 from commandside.demand import Demanded, Group, Limits
-from commandside.load import READ_MAX, STEPS_MAX, Load, Loads, New
 from domain.instant import DAY, SECOND, rfc3339
 from domain.job import decide
 from domain.job.state import JobState

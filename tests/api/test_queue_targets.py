@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from commandside.definition import Bounds
+from commandside.definitions.definition import Bounds
 from domain import ids
 from domain.queue_target import Grant
 from domain.wording import REDACTED

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import msgspec
 
-from commandside.callback_reactor import CallbackView, ReactorPorts
-from commandside.definition import Bounds
+from commandside.commands.callback_reactor import CallbackView, ReactorPorts
+from commandside.definitions.definition import Bounds
 from commandside.ports import Unavailable
 from domain.tenant import SCOPES, KeyRecord, mint, secret_hash
 from infra.faults import NoFaults

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from commandside import calls
+from commandside.firing import calls
 from domain.run.state import Facts
 from tests.checker import memory
 from tests.checker.check import check

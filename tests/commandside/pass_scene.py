@@ -6,8 +6,9 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from commandside.auditor import Auditor, AuditorPorts
-from commandside.hand_off import HandOff, SelfHandOff
+from commandside.firing.auditor import Auditor, AuditorPorts
+from commandside.firing.hand_off import HandOff, SelfHandOff
+from commandside.firing.scheduler import Scheduler, SchedulerPorts
 from commandside.ports import (
     ENTRY,
     Chunk,
@@ -18,7 +19,6 @@ from commandside.ports import (
     Unavailable,
     Want,
 )
-from commandside.scheduler import Scheduler, SchedulerPorts
 from domain.run.state import Ready
 from domain.sharding import shard_of, stripe_of
 from infra.memory.clock import VirtualClock

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from commandside.deliverer_port import Call, Deliverer, Message
-from commandside.dispatcher import Dispatcher
-from commandside.flights import DispatcherPorts
+from commandside.firing.dispatcher import Dispatcher
+from commandside.firing.flights import DispatcherPorts
 from commandside.ports import ENTRY, Chunk, Lease, LogRequest, Tick
 from domain import chain
 from domain.catalogue import DomainEvent

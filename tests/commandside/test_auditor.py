@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from commandside import fault_points
-from commandside.auditor import Auditor, AuditorPorts
-from commandside.hand_off import SILENT_MS, Canary, HandOff, SelfHandOff
+from commandside.firing.auditor import Auditor, AuditorPorts
+from commandside.firing.hand_off import SILENT_MS, Canary, HandOff, SelfHandOff
 from commandside.ports import SESSION_MS, Unavailable
 from domain.envelope import Decision
 from domain.job import decide as job
@@ -126,7 +126,7 @@ def test_an_outage_of_the_database_starts_the_wait_anew(scene: Scene) -> None:
 def test_more_lapses_than_fit_one_append_are_all_done_at_once(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("commandside.auditor.BATCH_MAX", 10)
+    monkeypatch.setattr("commandside.firing.auditor.BATCH_MAX", 10)
     scene.boot()
     scene.run_for(15_000)
     runs = [scene.once(0, shard=n % SHARDS) for n in range(45)]
@@ -197,14 +197,14 @@ def poison(monkeypatch: pytest.MonkeyPatch, module: str, name: str, bad: set[byt
 def test_a_lease_whose_end_cannot_be_decided_stands_in_nobodys_way_and_is_tried_again(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("commandside.auditor.BATCH_MAX", 2)
+    monkeypatch.setattr("commandside.firing.auditor.BATCH_MAX", 2)
     process = scene.boot()
     scene.run_for(15_000)
     runs = [scene.once(0, shard=n % SHARDS) for n in range(8)]
     for run in runs:
         scene.lease(run)
     bad = {run.facts.run_id for run in runs[:6]}
-    poison(monkeypatch, "commandside.auditor", "report_among", bad)
+    poison(monkeypatch, "commandside.firing.auditor", "report_among", bad)
     assert scene.run_until(
         lambda: all(is_ready_again(scene, run) for run in runs[6:]), DEATH_MS + 6_000
     )
@@ -219,7 +219,7 @@ def test_a_lapse_that_fails_is_tried_at_growing_distances(
 ) -> None:
     process = scene.boot()
     run = due_and_leased(scene)
-    poison(monkeypatch, "commandside.auditor", "report_among", {run.facts.run_id})
+    poison(monkeypatch, "commandside.firing.auditor", "report_among", {run.facts.run_id})
     scene.run_for(DEATH_MS + 110_000)
     assert process.telemetry.counts["lapses_parked"] == 5
 
@@ -401,7 +401,7 @@ def test_an_overdue_run_is_counted(scene: Scene) -> None:
 def test_chains_are_checked_part_by_part_when_there_are_many(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("commandside.auditor.HEADS_MAX", 4)
+    monkeypatch.setattr("commandside.firing.auditor.HEADS_MAX", 4)
     process = scene.boot()
     scene.run_for(1)
     for n in range(SHARDS):

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from commandside.breaker import (
+from commandside.firing.breaker import (
     BUCKET_US,
     PAUSE_US,
     PAUSE_US_MAX,
@@ -13,9 +13,9 @@ from commandside.breaker import (
     STRAINED_MIN,
     Breaker,
 )
-from commandside.bulkhead import GATES_LOOKED_AT, Bulkhead, Gate
+from commandside.firing.bulkhead import GATES_LOOKED_AT, Bulkhead, Gate
+from commandside.firing.timing import Entry, Parcel
 from commandside.ports import Read
-from commandside.timing import Entry, Parcel
 from domain.run.events import Fired
 from infra.memory.targets import Reply
 from tests.commandside.test_bulkhead import HANGS, WORKS, Hosts

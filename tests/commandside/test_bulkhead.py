@@ -163,7 +163,7 @@ def test_what_has_waited_for_a_minute_waits_in_the_due_index() -> None:
 
 
 def test_no_more_than_a_bound_is_held_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("commandside.bulkhead.HELD_MAX", 20)
+    monkeypatch.setattr("commandside.firing.bulkhead.HELD_MAX", 20)
     hosts = Hosts()
     hosts.many(HANGS, 200)
     hosts.scene.hand_off()
@@ -173,7 +173,7 @@ def test_no_more_than_a_bound_is_held_in_memory(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_no_more_jobs_than_a_bound_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("commandside.bulkhead.KNOWN_MAX", 5)
+    monkeypatch.setattr("commandside.firing.bulkhead.KNOWN_MAX", 5)
     hosts = Hosts()
     runs = hosts.many(HANGS, 100)
     hosts.scene.hand_off()

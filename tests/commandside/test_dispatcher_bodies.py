@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from commandside.bodies import KEPT_BYTES_MAX, Bodies
+from commandside.firing.bodies import KEPT_BYTES_MAX, Bodies
+from commandside.firing.reports import Flight
 from commandside.payload_port import PayloadObject
-from commandside.reports import Flight
 from domain.job.events import JobSpec
 from domain.payload import ALTERED, MISSING, UNAVAILABLE, PayloadRef, ref_of
 from domain.run import events as re

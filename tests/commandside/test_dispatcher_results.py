@@ -6,15 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from commandside.calls import Calls
 from commandside.deliverer_port import AnyCall
+from commandside.firing.calls import Calls
+from commandside.firing.reports import Flight
 from commandside.ports import (
     SESSION_MS,
     Append,
     LogRequest,
     Renew,
 )
-from commandside.reports import Flight
 from domain.chain import Chain
 from domain.envelope import Decision
 from domain.job import decide as job
@@ -261,12 +261,12 @@ def test_a_result_that_cannot_be_decided_on_stands_in_nobodys_way_and_is_kept(
 
 
 def test_results_that_cannot_be_decided_on_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("commandside.reporting.PARKED_MAX", 3)
+    monkeypatch.setattr("commandside.firing.reporting.PARKED_MAX", 3)
     scene = Scene()
     runs = [scene.one_time() for _ in range(5)]
     monkeypatch.setattr(Flight, "decide", broken_for(runs[0], Flight.decide, []))
     for name in ("report", "report_among"):
-        monkeypatch.setattr(f"commandside.reports.{name}", lambda *_a, **_n: 1 // 0)
+        monkeypatch.setattr(f"commandside.firing.reports.{name}", lambda *_a, **_n: 1 // 0)
     scene.hand_off()
     scene.until(lambda: len(scene.deliverer.hits) == 5)
     scene.run_ms(1_000)
@@ -317,7 +317,7 @@ def test_a_first_lease_that_cannot_be_decided_is_left_to_the_audit_loop(
     scene = Scene()
     spec = jobs.spec(jobs.minutely(), payload=b"", overlap=ALLOW, overlap_limit=2)
     runs = [scene.define(spec), scene.one_time(in_ms=70_000)]
-    monkeypatch.setattr("commandside.leasing.first_lease", lambda *_: 1 // 0)
+    monkeypatch.setattr("commandside.firing.leasing.first_lease", lambda *_: 1 // 0)
     scene.hand_off()
     scene.until(lambda: scene.ended(runs[1]))
     assert [name for name, _ in scene.telemetry.alarms] == ["leases_given_up"]

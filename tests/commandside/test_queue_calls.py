@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from commandside.calls import Calls, occurrence_key
 from commandside.deliverer_port import Message
+from commandside.firing.calls import Calls, occurrence_key
 from domain.retry import RetryPolicy
 from domain.run import events as re
 from domain.run.state import Ready

@@ -3,7 +3,7 @@
 import pytest
 
 from commandside import fault_points
-from commandside.scheduler import LEASE_MS, NEAR_AHEAD_MS, NEAR_BEHIND_MS
+from commandside.firing.scheduler import LEASE_MS, NEAR_AHEAD_MS, NEAR_BEHIND_MS
 from infra.memory.ready_queue import Faults
 from tests.commandside.pass_scene import SHARDS, START, Scene
 from tests.commandside.scene import Crashed
@@ -293,7 +293,7 @@ def test_lost_and_doubled_messages_are_made_good_by_the_audit(scene: Scene) -> N
 def test_a_backlog_is_handed_off_in_lots_in_due_order(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("commandside.scheduler.WINDOW_MAX", 10)
+    monkeypatch.setattr("commandside.firing.scheduler.WINDOW_MAX", 10)
     runs = [scene.once(1_000 * n - 50_000) for n in range(45)]
     scene.boot()
     assert scene.run_until(lambda: len(scene.arrived) >= 45, 1_000)

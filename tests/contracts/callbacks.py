@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from commandside.callback_port import OWNER, CallbackDefaults, CallbackLog, Default
-from commandside.callback_reactor import VIEW, CallbackView, ReactorPorts
+from commandside.commands.callback_reactor import VIEW, CallbackView, ReactorPorts
+from commandside.definitions.sealing import Sealer, opened_target
 from commandside.fault_points import CALLBACKS_DEFINED
 from commandside.ports import Unavailable, Vault
-from commandside.sealing import Sealer, opened_target
 from domain.callback import FAILURE, SKIPPED, SUCCESS, CallbackOf, Callbacks
 from domain.envelope import Decision, Rejected
 from domain.ids import callback_id

@@ -152,7 +152,7 @@ def redriven(job_state: JobState, runs: tuple[OpenRun, ...], at: int) -> Decisio
     facts = job_state.facts
     slot = at - 10 * 60_000
     planned = scheduled(job_state, Link(slot, slot), facts.cursor, slot)
-    dead = redrive.Dead(slot_of(facts.job_id, slot), "dead", planned)
+    dead = redrive.Dead(slot_of(facts.job_id, slot), "dead", planned, slot)
     decision = redrive.redrive(job_state, runs, [dead], {}, job.By(at))
     assert isinstance(decision, Decision)
     return decision

@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from commandside.calendar_body import Content
+from commandside.definitions.calendar_body import Content
 from domain.refusal import Refused
 from infra.ics import EVENTS_MAX, read_ics
 

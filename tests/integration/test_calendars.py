@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import psycopg
 
 from commandside.calendar_port import Use
-from commandside.calendars import TenantCalendars, resolved
 from commandside.command_port import Accepted
+from commandside.commands.calendars import TenantCalendars, resolved
 from domain.envelope import Decision
 from domain.instant import rfc3339
 from domain.job.decide import By, NewJob, define

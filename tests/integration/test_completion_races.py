@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 
-from commandside.auditor import lapses
 from commandside.command_port import Accepted
-from commandside.completions import Attempt, Completions, RunReply
+from commandside.commands.completions import Attempt, Completions, RunReply
+from commandside.firing.auditor import lapses
 from commandside.ports import Want
 from domain.envelope import Decision
 from domain.job.state import JobState

@@ -11,10 +11,10 @@ from typing import Final
 
 import pytest
 
-from commandside.auditor import Auditor, AuditorPorts
-from commandside.hand_off import HandOff, SelfHandOff
+from commandside.firing.auditor import Auditor, AuditorPorts
+from commandside.firing.hand_off import HandOff, SelfHandOff
+from commandside.firing.scheduler import Scheduler, SchedulerPorts
 from commandside.ports import ENTRY, Tick
-from commandside.scheduler import Scheduler, SchedulerPorts
 from infra.embedded.broker import EmbeddedBroker
 from infra.embedded.processes import wait_until
 from infra.faults import NoFaults

@@ -5,7 +5,7 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from commandside.callback_reactor import VIEW
+from commandside.commands.callback_reactor import VIEW
 from infra.postgres.migrate import MigrationError, installed, migrate, migrations, pending
 from infra.postgres.views import PostgresPositions
 

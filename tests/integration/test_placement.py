@@ -8,12 +8,12 @@ from typing import Any
 
 import psycopg
 
-from commandside.asked import Done, Sent
-from commandside.calendars import TenantCalendars
-from commandside.definition import Bounds, Definitions
-from commandside.jobs import Jobs
-from commandside.payloads import Payloads
-from commandside.secret_keeper import SecretKeeper
+from commandside.commands.asked import Done, Sent
+from commandside.commands.calendars import TenantCalendars
+from commandside.commands.jobs import Jobs
+from commandside.commands.payloads import Payloads
+from commandside.commands.secret_keeper import SecretKeeper
+from commandside.definitions.definition import Bounds, Definitions
 from domain.opaque import POSITION, Seal
 from domain.schedule import zone
 from domain.tenant import SCOPES, Caller

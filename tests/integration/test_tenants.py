@@ -7,7 +7,7 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from commandside.keys import KeyRing
+from commandside.commands.keys import KeyRing
 from domain.tenant import JOBS_READ, SCOPES, Caller
 from infra.clock import wall_ms
 from infra.keys.masters import one_master

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, seed
 from hypothesis import strategies as st
 
-from commandside.calls import Calls
+from commandside.definitions.destination import judge_sending
 from commandside.deliverer_port import Answer, Call
-from commandside.destination import judge_sending
+from commandside.firing.calls import Calls
 from domain.job.events import JobSpec
 from domain.opaque import COMPLETION, Seal
 from domain.problem import Problem

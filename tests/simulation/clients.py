@@ -12,19 +12,19 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
-from commandside import backfill as past
-from commandside.asked import Asked, Done, Sent
-from commandside.calendars import TenantCalendars
 from commandside.command_port import Answer, Decide
-from commandside.definition import Bounds, Definitions
-from commandside.hand_off import SelfHandOff
-from commandside.jobs import Jobs
-from commandside.payloads import Payloads
+from commandside.commands import backfill as past
+from commandside.commands.asked import Asked, Done, Sent
+from commandside.commands.calendars import TenantCalendars
+from commandside.commands.jobs import Jobs
+from commandside.commands.payloads import Payloads
+from commandside.commands.prompt import PromptLog
+from commandside.commands.redrive import OneAsked, Redrives
+from commandside.commands.secret_keeper import SecretKeeper
+from commandside.definitions.definition import Bounds, Definitions
+from commandside.definitions.reading import member, read_job, read_object
+from commandside.firing.hand_off import SelfHandOff
 from commandside.ports import Unavailable
-from commandside.prompt import PromptLog
-from commandside.reading import member, read_job, read_object
-from commandside.redrive import OneAsked, Redrives
-from commandside.secret_keeper import SecretKeeper
 from domain.envelope import Decision
 from domain.ids import JOB, RUN, parse, text
 from domain.opaque import POSITION, Seal

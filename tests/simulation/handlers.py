@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from heapq import heappop, heappush
 from typing import Final, TypeVar
 
-from commandside.completions import Completions, RunReply
+from commandside.commands.completions import Completions, RunReply
 from commandside.deliverer_port import Call
 from commandside.ports import Tick, Unavailable
 from domain.problem import Problem

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from commandside.auditor import Auditor, AuditorPorts
 from commandside.deliverer_port import Answer, AnyCall, Call
-from commandside.dispatcher import Dispatcher
-from commandside.flights import DispatcherPorts
-from commandside.hand_off import HandOff, SelfHandOff
+from commandside.firing.auditor import Auditor, AuditorPorts
+from commandside.firing.dispatcher import Dispatcher
+from commandside.firing.flights import DispatcherPorts
+from commandside.firing.hand_off import HandOff, SelfHandOff
+from commandside.firing.scheduler import Scheduler, SchedulerPorts
 from commandside.ports import (
     Chunk,
     Delivery,
@@ -19,7 +20,6 @@ from commandside.ports import (
     Ref,
     Tick,
 )
-from commandside.scheduler import Scheduler, SchedulerPorts
 from domain.opaque import COMPLETION, Seal
 from infra.memory.due_index import MemoryDueIndex
 from infra.memory.feed import MemoryFeed

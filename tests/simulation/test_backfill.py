@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from commandside import fault_points
-from commandside.backfill import decide_backfill, look
 from commandside.command_port import Accepted, Decide
+from commandside.commands.backfill import decide_backfill, look
 from domain.ids import BACKFILL, SLOT
 from domain.instant import HOUR, MINUTE, SECOND
 from domain.job import decide as job

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from commandside.completions import RunReply
+from commandside.commands.completions import RunReply
 from domain.instant import HOUR, MINUTE, SECOND
 from domain.job import decide as job
 from domain.job import events as je

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from commandside import calls
+from commandside.firing import calls
 from infra.memory.log import MemoryLog
 from tests.simulation.mutants.__main__ import broken, hunt
 from tests.simulation.mutants.broken import ELSEWHERE, MUTANTS, Mutant

@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from commandside.calls import occurrence_key
+from commandside.firing.calls import occurrence_key
 from domain.envelope import Rejected
 from domain.ids import MANUAL, REDRIVE, REDRIVE_OWN, redrive_id
 from domain.instant import HOUR

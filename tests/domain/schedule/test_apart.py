@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from commandside.when import read_recurring
+from commandside.definitions.when import read_recurring
 from domain.schedule.schedule import Union
 
 QUARTZ = {"dialect": "quartz"}

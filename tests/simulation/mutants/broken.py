@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import msgspec
 
-from commandside import calls
-from commandside.auditor import Auditor
-from commandside.calls import Calls
-from commandside.hand_off import HandOff
-from commandside.jobs import Jobs
-from commandside.leasing import LEASE_EXPIRY_MS
+from commandside.commands.jobs import Jobs
+from commandside.firing import calls
+from commandside.firing.auditor import Auditor
+from commandside.firing.calls import Calls
+from commandside.firing.hand_off import HandOff
+from commandside.firing.leasing import LEASE_EXPIRY_MS
+from commandside.firing.scheduler import Scheduler
 from commandside.ports import Chunk, Lease, Published, Ref, Tick
-from commandside.scheduler import Scheduler
 from domain.envelope import JobAt, RunAt, StreamAt
 from domain.job import decide, resume
 from domain.run import lease, report
@@ -128,7 +128,7 @@ def _lease_by_local_clock() -> list[Patch]:
     def due(self: Any, at: int) -> Any:
         return kept_due(self, at + 500)
 
-    from commandside.timing import TimingHeap
+    from commandside.firing.timing import TimingHeap
 
     kept_due = TimingHeap.due
     return [(MemoryFireLog, "_do", do), (TimingHeap, "due", due)]
@@ -210,8 +210,8 @@ def _resume_forgets() -> list[Patch]:
 
 
 def _sent_before_commit() -> list[Patch]:
-    from commandside.leasing import Leasing
-    from commandside.reports import Flight
+    from commandside.firing.leasing import Leasing
+    from commandside.firing.reports import Flight
 
     def doubt(self: Leasing, stripe: Any, sent: Any) -> None:
         """Call what was asked for, although nobody knows whether it is leased."""

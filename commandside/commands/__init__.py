@@ -1,0 +1,1 @@
+"""The commands of tenants, from what is asked to what is answered."""

@@ -1,0 +1,1 @@
+"""What JSON says of a job or a calendar: read, judged and sealed, before any decision."""

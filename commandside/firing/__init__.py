@@ -1,0 +1,1 @@
+"""The roles that make jobs fire on time: scheduler, auditor and dispatcher."""

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 from psycopg.conninfo import make_conninfo
 
+from infra import listening
 from infra.embedded.broker import BrokerOptions, EmbeddedBroker
 from infra.embedded.history import EmbeddedHistory, HistoryOptions
 from infra.embedded.postgres import EmbeddedPostgres, PostgresOptions
@@ -27,6 +28,13 @@ IN_CI = bool(os.environ.get("CI"))
 # How long an example takes is the machine's mood, not a property of ours.
 settings.register_profile("tocsin", deadline=None, print_blob=True)
 settings.load_profile("tocsin")
+
+
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+SLICE = 2_000
+# Ports are chosen some time before they are listened on: each worker has some of its own.
+listening.FIRST += WORKER % 7 * SLICE
+listening.LAST = listening.FIRST + SLICE
 
 
 def engine_missing(reason: str) -> NoReturn:

@@ -72,8 +72,9 @@ class Line:
 
 
 Fault = Callable[[Line, Request, Callable[[], None]], bool]
-"""Deals with one request, calls its third argument when it has come to its point, and returns
-whether the connection stays. `tests.engines.sink_faults` has those that targets are known for."""
+"""Deals with one request, calls its third argument at its point, before a caller can see what it
+does there, and returns whether the connection stays. `tests.engines.sink_faults` has those that
+targets are known for."""
 
 
 class TargetServer:

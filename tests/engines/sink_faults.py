@@ -67,9 +67,9 @@ def drip(begin: bytes, drop: bytes) -> Fault:
         line.say(begin)
         for count in range(1_000_000):
             line.rest(BEAT_S)
-            line.say(drop)
             if count == 1:
                 reached()
+            line.say(drop)
         return False
 
     return fault
@@ -87,8 +87,8 @@ def reset(said: bytes = b"") -> Fault:
         if said:
             # A reset discards what the caller has not read yet.
             line.rest(0.2)
-        line.reset()
         reached()
+        line.reset()
         return False
 
     return fault
@@ -98,8 +98,8 @@ def cut(said: bytes) -> Fault:
     """Say this much, and close in order."""
 
     def fault(line: Line, _request: Request, reached: Reached) -> bool:
-        line.say(said)
         reached()
+        line.say(said)
         return False
 
     return fault

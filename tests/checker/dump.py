@@ -41,11 +41,6 @@ _EVENTS: Final = """
 select shard, position, uuid_send(stream_id), version, name, data
 from events order by shard, position
 """
-_BOARD: Final = """
-select uuid_send(job_id), uuid_send(tenant_id), version, status, one_time, name, schedule, timezone,
-    target, host, labels, defined_at, changed_at
-from job_board where view = %s
-"""
 _COMMANDS: Final = """
 select uuid_send(job_id), uuid_send(command_id), body_hash, version, position, at from commands
 """
@@ -102,8 +97,11 @@ def _projections(connection: psycopg.Connection[Any]) -> Iterator[Row]:
                 for name, value in zip(names, values, strict=True)
             }
             yield kind(**fields)
-    for values in _rows(connection, _BOARD, (BOARD_VIEW,)):
-        found = dict(zip(BoardRow.__struct_fields__, values, strict=True))
+    names = BoardRow.__struct_fields__
+    columns = ", ".join(f"uuid_send({n})" if n in _UUIDS else n for n in names)
+    board = f"select {columns} from job_board where view = %s"  # noqa: S608 - as above
+    for values in _rows(connection, board, (BOARD_VIEW,)):
+        found = dict(zip(names, values, strict=True))
         yield Board(**found | {"labels": tuple(sorted(found["labels"].items()))})
     yield from (Command(*values) for values in _rows(connection, _COMMANDS))
     yield from (Session(*values) for values in _rows(connection, _SESSIONS))

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, get_args, get_type_hints
 import msgspec
 from msgspec import Meta
 
+from domain.target import AddressRules, address_rules
 from infra.allowed import refusals
 
 PREFIX: Final = "TOCSIN_"
@@ -185,6 +186,11 @@ class Targets(_Section, frozen=True):
         str,
         Meta(description="file of the connections to brokers, see docs/targets.md; empty: none"),
     ] = ""
+
+    @property
+    def rules(self) -> AddressRules:
+        """What is open to targets: for the API, which judges definitions, as for the calls."""
+        return address_rules(self.allow, self.ports, self.closed_ports, self.hosts, self.deny)
 
 
 class Payloads(_Section, frozen=True):

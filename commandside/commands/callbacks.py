@@ -27,10 +27,8 @@ from domain import wording
 from domain.callback import NAMES, Callbacks
 from domain.envelope import Rejected
 from domain.instant import rfc3339
-from domain.job.events import JobSpec
-from domain.problem import Problem, Reason, invalid
+from domain.problem import Problem, invalid
 from domain.refusal import Refused
-from domain.target import Target
 from domain.tenant import Caller
 
 _ABSENT: Final = "there is no default: PUT /v1/callbacks makes one"
@@ -107,28 +105,11 @@ class TenantCallbacks:
 
     def _read(self, body: Mapping[str, Any], before: Callbacks | None) -> Callbacks:
         body = with_credentials(body)
-        reader = _Reader(body, self._bounds)
-        reader.wrong += strange(body, NAMES, f"unknown field; {', '.join(NAMES)}")
-        found = callback_body.read_default(reader, before)
-        if reader.wrong:
-            raise invalid(with_values(reader.wrong, body))
+        unknown = strange(body, NAMES, f"unknown field; {', '.join(NAMES)}")
+        found, wrong = callback_body.read_default(body, self._bounds, before)
+        if unknown or wrong:
+            raise invalid(with_values(unknown + wrong, body))
         return found
-
-
-class _Reader:
-    """The body of a default, as `callback_body` reads it."""
-
-    old: JobSpec | None = None
-    target_before: Target | None = None
-
-    def __init__(self, body: Mapping[str, Any], bounds: Bounds) -> None:
-        self.body = body
-        self.bounds = bounds
-        self.values: dict[str, Any] = {}
-        self.wrong: list[Reason] = []
-
-    def refuse(self, pointer: str, detail: str) -> None:
-        self.wrong.append(Refused(pointer, detail))
 
 
 def _shown(default: Default) -> CallbacksShown:

@@ -13,34 +13,32 @@ import msgspec
 
 from commandside.command_port import Accepted, CommandLog
 from commandside.commands import past
+from commandside.commands.answers import Answers
 from commandside.commands.asked import Asked, Done, Sent
 from commandside.commands.backfill import MOVED, Known, decide_backfill, look, requested
 from commandside.commands.begun import Begun, find_calendars, find_secrets, judge_patch
 from commandside.commands.calendars import TenantCalendars, refuse_unusable, resolved
 from commandside.commands.outcomes import accepted_of, told
 from commandside.commands.payloads import Payloads, Writing
-from commandside.commands.replies import JobReply, backfilled, reply, said_of
+from commandside.commands.replies import backfilled, reply
 from commandside.commands.secret_keeper import SecretKeeper
-from commandside.definitions import placement, policies, sealing
+from commandside.definitions import placement, sealing
 from commandside.definitions.definition import Definitions
 from commandside.definitions.placement import Choices, Placed, Placer, Unplaced, Wanted
 from commandside.definitions.sealing import Body, Sealer, Unwritten, refused_for_missing, warnings
 from commandside.ports import KeyGone, NewId, Unavailable, Vault
 from domain import outlook
-from domain.catalogue import DomainEvent
 from domain.chain import Link
 from domain.envelope import Rejected
 from domain.ids import MANUAL, RUN, job_id_of_key, run_id, text
 from domain.job import decide
-from domain.job import events as e
 from domain.job import state as s
 from domain.job.backfill import Range
 from domain.job.resume import USUAL
-from domain.opaque import Seal, position_token
+from domain.opaque import Seal
 from domain.problem import Problem
 from domain.run.state import OpenRun, Ready
 from domain.schedule.schedule import ScheduleBreach
-from domain.sharding import shard_of
 from domain.tenant import Caller
 
 BACKFILL_TRIES: Final = 10
@@ -74,7 +72,7 @@ class Jobs:
         self._payloads = payloads
         self._now = now
         self._new_id = new_id
-        self._positions = positions
+        self._answers = Answers(log, positions)
         self._zone_data = zone_data
         self._placer = Placer(log)
 
@@ -182,7 +180,9 @@ class Jobs:
         assert decision is not None
         planned = next((p.after for p in decision.slices if isinstance(p.after, Ready)), None)
         link = Link(planned.facts.nominal, planned.facts.due_at) if planned else None
-        return self._defined(accepted.job, accepted, brief=brief, link=link, more=begun.warnings)
+        return self._answers.defined(
+            accepted.job, accepted, brief=brief, link=link, more=begun.warnings
+        )
 
     async def _settle(self, begun: Begun) -> Done:
         """Answer a definition that did not make a job."""
@@ -196,7 +196,7 @@ class Jobs:
             return await self._define_again(
                 begun.asked, begun.new, begun.values, begun.body, begun.warnings
             )
-        return await self._replay(accepted_of(outcome))
+        return await self._answers.replay(accepted_of(outcome))
 
     async def _define_again(
         self,
@@ -229,8 +229,8 @@ class Jobs:
         )
         await self._calendars.settle((accepted.job,))
         if accepted.replayed:
-            return await self._replay(accepted)
-        return self._defined(accepted.job, accepted, created=created, more=more)
+            return await self._answers.replay(accepted)
+        return self._answers.defined(accepted.job, accepted, created=created, more=more)
 
     async def _repeated(self, asked: Asked, sent: Sent, problem: Problem) -> Done:
         """Answer a definition that is refused now, but was accepted before its instant passed.
@@ -247,7 +247,7 @@ class Jobs:
                 asked.job_id, command.command_id, command.body_hash, lambda *_: refused
             )
             if not isinstance(outcome, Rejected):
-                return await self._replay(accepted_of(outcome))
+                return await self._answers.replay(accepted_of(outcome))
         standing = await self._log.standing(asked.job_id) if sent.body.get("key") else None
         if standing is None:
             raise problem
@@ -271,21 +271,6 @@ class Jobs:
         if idempotency_key:
             return job_id_of_key(tenant_id, "request", idempotency_key)
         return self._new_id(16)
-
-    def _defined(  # noqa: PLR0913 - an answer is what was done, and how it is told
-        self,
-        job: s.JobState,
-        accepted: Accepted,
-        *,
-        created: bool = True,
-        brief: bool = False,
-        link: Link | None = None,
-        more: Sequence[str] = (),
-    ) -> Done:
-        answer = self._reply(job, accepted, runs=not brief, link=link)
-        spec = job.facts.spec
-        answer.warnings = [*said_of(spec.schedule, accepted.at), *policies.warnings(spec), *more]
-        return Done(answer, created)
 
     # ------------------------------------------------------------ commands on a job
 
@@ -321,7 +306,7 @@ class Jobs:
         accepted = await writing.around(lambda: choices.around(lambda: self._command(asked, verb)))
         await self._calendars.settle((accepted.job,))
         more = warnings(sealing.targets_of(accepted.job.facts.spec), judged)
-        done = self._defined(accepted.job, accepted, created=False, more=more)
+        done = self._answers.defined(accepted.job, accepted, created=False, more=more)
         done.reply.in_flight = outlook.in_flight(accepted.runs)
         return done
 
@@ -331,7 +316,7 @@ class Jobs:
         job = accepted.job
         assert isinstance(job, s.Cancelled)
         at = msgspec.structs.replace(accepted, at=job.at, version=job.facts.version)
-        answer = self._reply(job, at)
+        answer = self._answers.reply(job, at)
         answer.in_flight = [text(RUN, run) for run in job.in_flight]
         return Done(answer)
 
@@ -345,8 +330,8 @@ class Jobs:
 
         accepted = await self._command(asked, verb, reason)
         if accepted.replayed:
-            return await self._replay(accepted)
-        answer = self._reply(accepted.job, accepted)
+            return await self._answers.replay(accepted)
+        answer = self._answers.reply(accepted.job, accepted)
         answer.in_flight = outlook.in_flight(accepted.runs)
         return Done(answer)
 
@@ -360,8 +345,8 @@ class Jobs:
 
         accepted = await self._command(asked, verb, reason)
         if accepted.replayed:
-            return await self._replay(accepted)
-        return Done(self._reply(accepted.job, accepted))
+            return await self._answers.replay(accepted)
+        return Done(self._answers.reply(accepted.job, accepted))
 
     async def trigger(self, asked: Asked, reason: str, *, allow_overlap: bool) -> Done:
         """Ask for a run now, beside the schedule."""
@@ -375,8 +360,8 @@ class Jobs:
 
         accepted = await self._command(asked, verb, reason)
         if accepted.replayed:
-            return await self._replay(accepted)
-        answer = self._reply(
+            return await self._answers.replay(accepted)
+        answer = self._answers.reply(
             await past.one_time_then(self._log, accepted.job, accepted.at), accepted
         )
         facts = accepted.job.facts
@@ -399,10 +384,10 @@ class Jobs:
                     raise
                 continue
             if accepted.replayed:
-                return await self._replay(accepted)
+                return await self._answers.replay(accepted)
             job_id, before = asked.job_id, accepted.version - 1
             (event,) = await self._log.events(job_id, job_id, before, 1)
-            return await self._backfilled(accepted.job, accepted, event)
+            return await self._answers.backfilled(accepted.job, accepted, event)
         raise Unavailable("the job changes faster than its past can be read")
 
     async def _would_backfill(self, known: Known | None, verb: Verb) -> Done:
@@ -415,12 +400,6 @@ class Jobs:
         assert job is not None
         answer = reply(await past.one_time_then(self._log, job, at), job.facts.version, at)
         answer.backfill = backfilled(found, dry_run=True)
-        return Done(answer)
-
-    async def _backfilled(self, job: s.JobState, accepted: Accepted, event: DomainEvent) -> Done:
-        assert isinstance(event, e.BackfillRequested)
-        answer = self._reply(await past.one_time_then(self._log, job, accepted.at), accepted)
-        answer.backfill = backfilled(event)
         return Done(answer)
 
     async def _command(
@@ -450,46 +429,3 @@ class Jobs:
         if failed and isinstance(outcome, Rejected):
             raise told(failed[-1])
         return accepted_of(outcome)
-
-    # ------------------------------------------------------------ answers
-
-    def _reply(
-        self,
-        job: s.JobState,
-        accepted: Accepted,
-        *,
-        runs: bool = True,
-        link: Link | None = None,
-    ) -> JobReply:
-        answer = reply(job, accepted.version, accepted.at, runs=runs, link=link)
-        facts = job.facts
-        shard = shard_of(facts.job_id, self._log.shards)
-        answer.position = position_token(self._positions, facts.tenant_id, shard, accepted.position)
-        return answer
-
-    async def _replay(self, accepted: Accepted) -> Done:
-        """Answer a repeated command as the first time: from the stream up to its version."""
-        job_id = accepted.job.facts.job_id
-        if accepted.version == accepted.job.facts.version == 1:
-            # Most repeats are of a batch that was cut off: the job is as it was defined.
-            return self._defined(accepted.job, accepted)
-        job, last = await past.as_of(self._log, job_id, accepted.version)
-        match last:
-            case e.Defined():
-                return self._defined(job, accepted)
-            case e.Paused():
-                answer = self._reply(job, accepted)
-                answer.in_flight = await past.in_flight_then(self._log, job_id, last)
-                return Done(answer)
-            case e.RunRequested():
-                answer = self._reply(
-                    await past.one_time_then(self._log, job, accepted.at), accepted
-                )
-                answer.run_id = text(RUN, last.run_id)
-                return Done(answer)
-            case e.BackfillRequested():
-                return await self._backfilled(job, accepted, last)
-            case e.Revised():
-                return self._defined(job, accepted, created=False)
-            case _:
-                return Done(self._reply(job, accepted))

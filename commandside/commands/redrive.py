@@ -15,6 +15,7 @@ from msgspec import Meta
 from commandside.command_port import LAST_EVENTS_MAX, Accepted, CommandLog
 from commandside.commands.asked import body_hash
 from commandside.commands.outcomes import accepted_of
+from commandside.commands.replies import Instant
 from commandside.ports import Standing, Unavailable
 from domain.envelope import Command, Decision, Rejected
 from domain.ids import JOB, RUN, command_id_of, parse, redrive_id, text
@@ -44,8 +45,6 @@ SCANNED_MAX: Final = 10_000
 JOBS_AT_ONCE: Final = 8
 REFUSED_SHOWN: Final = 100
 _NO_LISTS: Final = "dead letters are listed by the query role, which this process is not"
-
-Instant = Annotated[str, Meta(description="RFC 3339, UTC, milliseconds")]
 
 
 class DeadLetters(Protocol):

@@ -23,12 +23,14 @@ _TARGET: Final = "/target"
 
 
 class _Part:
-    """One member of a body, read as the `target` of another."""
+    """A body of its own: a tenant's default, or one member of a body read as its `target`."""
 
     old: JobSpec | None = None
 
-    def __init__(self, given: Any, bounds: Bounds, before: Target | None) -> None:
-        self.body: Mapping[str, Any] = {"target": given}
+    def __init__(
+        self, body: Mapping[str, Any], bounds: Bounds, before: Target | None = None
+    ) -> None:
+        self.body = body
         self.values: dict[str, Any] = {}
         self.wrong: list[Reason] = []
         self.bounds = bounds
@@ -49,15 +51,18 @@ def read(reader: Reading) -> None:
     reader.values["callbacks"] = callbacks_of(_targets(reader, before), off) if given else None
 
 
-def read_default(reader: Reading, before: Callbacks | None) -> Callbacks:
-    """Read a tenant's default, which has at least one target; what is wrong is in the reader."""
-    given = [name for name in NAMES if name in reader.body]
+def read_default(
+    body: Mapping[str, Any], bounds: Bounds, before: Callbacks | None
+) -> tuple[Callbacks, list[Reason]]:
+    """Read a tenant's default, which has at least one target; return it and what is wrong."""
+    reader = _Part(body, bounds)
+    given = [name for name in NAMES if name in body]
     if not given:
         reader.refuse("", f"at least one of {', '.join(NAMES)}")
     for name in given:
-        if reader.body[name] is OFF:
+        if body[name] is OFF:
             reader.refuse(f"/{name}", "false is for jobs: leave it out, or DELETE the default")
-    return callbacks_of(_targets(reader, before))
+    return callbacks_of(_targets(reader, before)), reader.wrong
 
 
 def _targets(reader: Reading, before: Callbacks | None) -> list[Target | None]:
@@ -70,7 +75,7 @@ def _targets(reader: Reading, before: Callbacks | None) -> list[Target | None]:
 
 def _target(reader: Reading, name: str, before: Callbacks | None) -> Target | None:
     was: Target | None = None if before is None else getattr(before, name)
-    part = _Part(reader.body[name], reader.bounds, was)
+    part = _Part({"target": reader.body[name]}, reader.bounds, was)
     destination.read(part, "a callback is sent as application/json")
     reader.wrong.extend(_moved(part.wrong, name))
     found: Target | None = part.values.get("target")

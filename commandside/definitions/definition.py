@@ -27,7 +27,7 @@ from domain.idempotency import DEFAULT_TEMPLATE, Template, parse_template
 from domain.job import events as e
 from domain.problem import Reason, invalid
 from domain.queue_target import Grants
-from domain.refusal import Refused, token
+from domain.refusal import Refused
 from domain.retry import ONE_TIME_DEFAULT, RECURRING_DEFAULT, RetryPolicy, parse_retry
 from domain.strict_json import shown
 from domain.target import AddressRules, Target
@@ -256,7 +256,7 @@ class _Reader:
                 detail = _LATER if field in NOT_YET else "unknown field"
                 if f"{field}_s" in FIELDS:
                     detail += f"; {field}_s, in seconds"
-                self.refuse(f"/{_escaped(field)}", detail)
+                self.refuse(f"/{destination.escaped(field)}", detail)
 
     def key(self) -> str:
         key = self.body.get("key", "")
@@ -445,7 +445,7 @@ class _Reader:
             return
         refused = len(self.wrong)
         for name, value in given.items():
-            pointer = f"/labels/{_escaped(name)}"
+            pointer = f"/labels/{destination.escaped(name)}"
             if not _LABEL.fullmatch(name):
                 self.refuse(pointer, "a name has 1 to 63 letters, digits, '.', '_', '/', '-'")
             elif not isinstance(value, str) or len(value) > NAME_MAX or not _WORDS.fullmatch(value):
@@ -478,10 +478,6 @@ class _Reader:
             f"a number of seconds from {low / 1000:g} to {high / 1000:g}, in whole milliseconds",
         )
         return default
-
-
-def _escaped(name: str) -> str:
-    return token(name[:64])
 
 
 _READERS: Final[dict[str, Callable[[_Reader], None]]] = {

@@ -82,7 +82,7 @@ def _http(reader: Reading, given: Mapping[str, Any], headers: Any, content_type:
             reader.refuse("/target/credentials", _CREDENTIALS)
         elif name not in ("kind", "url", "method", "headers"):
             fields = "kind, url, method, headers, credentials"
-            reader.refuse(f"/target/{_escaped(name)}", f"unknown field; {fields}")
+            reader.refuse(f"/target/{escaped(name)}", f"unknown field; {fields}")
     url, method = given.get("url"), given.get("method", "POST")
     if not isinstance(url, str):
         reader.refuse("/target/url", "an absolute URL that begins with http:// or https://")
@@ -123,7 +123,7 @@ def _headers(
     }
     for name in given:
         if name.lower() == "content-type":
-            reader.refuse(f"/target/headers/{_escaped(name)}", content_type)
+            reader.refuse(f"/target/headers/{escaped(name)}", content_type)
     return kept, {name: "kept" if name in kept else value for name, value in given.items()}
 
 
@@ -161,5 +161,6 @@ def judge_sending(target: Target, size: int, tenant_id: bytes, grants: Grants) -
         raise invalid(wrong)
 
 
-def _escaped(name: str) -> str:
+def escaped(name: str) -> str:
+    """Return a name that a body gave, cut, as a pointer has it."""
     return token(name[:64])

@@ -2,20 +2,14 @@
 
 A command reads the job, decides, and appends under guards on everything that it read (protocol.md
 §5): when something moved in between, the append is refused whole and it decides again. So no lock
-is held while Python thinks, and commands ride in the same groups as definitions.
-
-A group is whatever came while the last one was on its way and LINGER_S longer, at most BATCH_MAX
-slices: a group costs a millisecond of the database's CPU, and each further job a tenth of that.
-After a commit of unknown outcome the events are compared with what was sent.
+is held while Python thinks, and commands ride in the same groups as definitions
+(`command_writer`). After a commit of unknown outcome the events are compared with what was sent.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Final
 from weakref import WeakValueDictionary
-
-import msgspec
 
 from commandside.command_port import (
     LAST_EVENTS_MAX,
@@ -26,7 +20,7 @@ from commandside.command_port import (
     Decide,
     Kind,
 )
-from commandside.ports import BATCH_MAX, Standing, Unavailable
+from commandside.ports import Standing, Unavailable
 from domain.catalogue import NAMES, DomainEvent
 from domain.envelope import Decision, Rejected
 from domain.job import state as js
@@ -35,157 +29,18 @@ from domain.sharding import shard_of, stripe_of
 from infra.clock import DatabaseClock
 from infra.postgres import append, arrays
 from infra.postgres import command_reads as cr
-from infra.postgres.async_wire import AsyncWire, Work
+from infra.postgres.async_wire import AsyncWire
+from infra.postgres.command_writer import EXPIRES_MS, Pending, Waiting, Writer, error_of, fail
 from infra.postgres.connection import parameters
 from infra.postgres.wire import Broken, Replied, Statement
 
-EXPIRES_MS: Final = 8_000
-"""An append that has not got its locks by then is void, so that a read-back can be final."""
-PENDING_MAX: Final = 20_000
 DECIDE_TRIES: Final = 10
 TURN_S: Final = 10
 """Commands of this process on one job take turns, and wait for theirs no longer than this."""
 READ_BACK_TRIES: Final = 20
 READ_BACK_PAUSE_S: Final = 0.5
 READERS: Final = 2
-LINGER_S: Final = 0.005
-FULL: Final = BATCH_MAX // 2
-"""Decisions that fill a group, as definitions have two slices; they go at once."""
 UNIQUE_VIOLATION: Final = "23505"
-
-
-class _Waiting:
-    """Decisions whose outcomes are awaited together; each has one, once."""
-
-    __slots__ = ("_left", "future", "outcomes")
-
-    def __init__(self, count: int) -> None:
-        self._left = count
-        self.outcomes: list[int | Exception | None] = [None] * count
-        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def settle(self, n: int, outcome: int | Exception) -> None:
-        if self.outcomes[n] is not None or self.future.done():
-            return
-        self.outcomes[n] = outcome
-        self._left -= 1
-        if not self._left:
-            self.future.set_result(None)
-
-
-class _Pending(msgspec.Struct):
-    """A decision on its way: one of those that somebody waits for."""
-
-    decision: Decision
-    waiting: _Waiting
-    n: int
-
-    def settle(self, outcome: int | Exception) -> None:
-        """Take the log position of its last event, 0 where a guard refused it, or an error."""
-        self.waiting.settle(self.n, outcome)
-
-    @property
-    def settled(self) -> bool:
-        """Whether it has an outcome, or nobody waits any more."""
-        return self.waiting.outcomes[self.n] is not None or self.waiting.future.done()
-
-
-class _Writer:
-    """The decisions of one stripe on their way to its connection."""
-
-    def __init__(self, log: "PostgresCommandLog", conninfo: str, stripe: int) -> None:
-        self._log = log
-        self._pending: deque[_Pending] = deque()
-        self.wire = AsyncWire(
-            parameters(conninfo, f"commands {stripe}"),
-            append.SETTINGS,
-            {"lock": append.LOCK, **append.STATEMENTS},
-            self._next,
-            self._give_up,
-            LINGER_S,
-        )
-
-    def add(self, pending: _Pending) -> None:
-        """Take a decision; `wire.kick` follows."""
-        if len(self._pending) >= PENDING_MAX:
-            pending.settle(Unavailable("too many commands wait for Postgres"))
-        else:
-            self._pending.append(pending)
-
-    def kick(self) -> None:
-        """Write what was added, at once where it fills a group."""
-        self.wire.kick(now=len(self._pending) >= FULL)
-
-    def _next(self) -> Work | None:
-        """Take the next group: one decision for each job, at most BATCH_MAX slices."""
-        batch: list[_Pending] = []
-        later: list[_Pending] = []
-        jobs: set[bytes] = set()
-        room = BATCH_MAX
-        now = self._log.clock.now()
-        expires_at = now + EXPIRES_MS
-        while self._pending and room > 0:
-            pending = self._pending.popleft()
-            if pending.settled:
-                continue
-            not_after = pending.decision.not_after
-            if 0 < not_after < now:
-                pending.settle(Unavailable("the command waited longer than it may"))
-                continue
-            if pending.decision.job_id in jobs:
-                later.append(pending)
-                continue
-            jobs.add(pending.decision.job_id)
-            batch.append(pending)
-            room -= len(pending.decision.slices)
-            expires_at = min(expires_at, not_after or expires_at)
-        self._pending.extendleft(reversed(later))
-        if not batch:
-            return None
-        decisions = [pending.decision for pending in batch]
-        shards = self._log.shards
-        statements: list[Statement] = [
-            ("lock", append.lock_parameters(append.shards_of(decisions, shards))),
-            append.request(decisions, shards, expires_at),
-        ]
-
-        def done(outcome: Replied | Broken) -> None:
-            self._on_outcome(batch, decisions, expires_at, outcome)
-
-        def failed(error: Unavailable) -> None:
-            self._fail(batch, error)
-
-        return Work(statements, done, failed)
-
-    def _on_outcome(
-        self,
-        batch: Sequence[_Pending],
-        decisions: Sequence[Decision],
-        expires_at: int,
-        outcome: Replied | Broken,
-    ) -> None:
-        if isinstance(outcome, Broken):
-            if outcome.unknown:
-                self._log.read_back(batch, expires_at)
-            else:
-                self._fail(batch, _error_of(outcome))
-            return
-        result = append.result(outcome.row, decisions)
-        if result.expired:
-            self._fail(batch, Unavailable("Postgres: the locks were not free in time"))
-            return
-        for pending, position in zip(batch, result.positions, strict=True):
-            pending.settle(position)
-
-    def _give_up(self, error: Unavailable) -> None:
-        batch = list(self._pending)
-        self._pending.clear()
-        if batch:
-            self._fail(batch, error)
-
-    def _fail(self, batch: Sequence[_Pending], error: Exception) -> None:
-        self._log.say(f"{len(batch)} commands refused: {error}")
-        _fail(batch, error)
 
 
 class PostgresCommandLog:
@@ -205,7 +60,7 @@ class PostgresCommandLog:
         self.shards = shards
         self.clock = clock
         self._stripes = stripes
-        self._writers = [_Writer(self, conninfo, stripe) for stripe in range(stripes)]
+        self._writers = [Writer(self, conninfo, stripe) for stripe in range(stripes)]
         self._readers = [
             AsyncWire(parameters(conninfo, f"reads {n}"), append.SETTINGS, cr.STATEMENTS)
             for n in range(READERS)
@@ -351,21 +206,21 @@ class PostgresCommandLog:
         found = cr.numbered(await self._ask(("latest", values)))
         return {run_ids[n - 1]: event for n, event in found if isinstance(event, kind)}
 
-    def read_back(self, batch: Sequence[_Pending], expires_at: int) -> None:
+    def read_back(self, batch: Sequence[Pending], expires_at: int) -> None:
         """Find out what became of a batch whose commit has an unknown outcome."""
         if self._closing:
-            _fail(batch, Unavailable("this process ends; the command may have been committed"))
+            fail(batch, Unavailable("this process ends; the command may have been committed"))
             return
         self._spawn(self._read_back(batch, expires_at))
 
-    async def _read_back(self, batch: Sequence[_Pending], expires_at: int) -> None:
+    async def _read_back(self, batch: Sequence[Pending], expires_at: int) -> None:
         try:
             await self._settle(batch, expires_at)
         finally:
             # Whatever ended this, nobody is left without an answer.
-            _fail(batch, Unavailable("the outcome of the commit could not be read"))
+            fail(batch, Unavailable("the outcome of the commit could not be read"))
 
-    async def _settle(self, batch: Sequence[_Pending], expires_at: int) -> None:
+    async def _settle(self, batch: Sequence[Pending], expires_at: int) -> None:
         decisions = [pending.decision for pending in batch]
         lock = append.lock_parameters(append.shards_of(decisions, self.shards))
         values = cr.happened_parameters(decisions)
@@ -384,18 +239,18 @@ class PostgresCommandLog:
                 return
             if cr.number(now) > expires_at:
                 # Nothing of it is there, and no guard said why: nobody was refused anything.
-                _fail(batch, Unavailable("Postgres lost the commit; it did not happen"))
+                fail(batch, Unavailable("Postgres lost the commit; it did not happen"))
                 return
             await asyncio.sleep(min(EXPIRES_MS, expires_at - cr.number(now) + 1) / 1_000)
-        _fail(batch, Unavailable("Postgres went away in a commit and has not come back"))
+        fail(batch, Unavailable("Postgres went away in a commit and has not come back"))
 
     async def _write(self, decisions: Sequence[Decision]) -> list[int | Exception]:
         """Append decisions; return for each the position of its last event, 0 where refused."""
-        waiting = _Waiting(len(decisions))
+        waiting = Waiting(len(decisions))
         used = set()
         for n, decision in enumerate(decisions):
             stripe = stripe_of(shard_of(decision.job_id, self.shards), self._stripes)
-            self._writers[stripe].add(_Pending(decision, waiting, n))
+            self._writers[stripe].add(Pending(decision, waiting, n))
             used.add(stripe)
         for stripe in used:
             self._writers[stripe].kick()
@@ -450,7 +305,7 @@ class PostgresCommandLog:
             return bool(outcome.row)
         if outcome.sqlstate == UNIQUE_VIOLATION:
             return False
-        raise _error_of(outcome)
+        raise error_of(outcome)
 
     async def _ask(self, *statements: Statement) -> tuple[bytes | None, ...]:
         outcome = await self._reader().ask(*statements)
@@ -485,14 +340,3 @@ def _accepted(
             now.pop(piece.stream_id, None)
     assert job is not None, "only a definition is made on no job"
     return Accepted(job, tuple(now.values()), job.facts.version, position, at)
-
-
-def _fail(batch: Sequence[_Pending], error: Exception) -> None:
-    for pending in batch:
-        pending.settle(error)
-
-
-def _error_of(broken: Broken) -> Exception:
-    if broken.sqlstate in append.BUGS:
-        return append.LogCorrupt(broken.detail)
-    return Unavailable(f"Postgres: {broken.detail}")

@@ -6,7 +6,6 @@ from secrets import token_bytes
 from commandside.firing.dispatcher import Dispatcher
 from commandside.firing.flights import DispatcherPorts
 from domain.opaque import COMPLETION, Seal
-from domain.target import address_rules
 from infra import lifecycle
 from infra.objects.reads import ThreadedPayloadReads
 from infra.objects.store import ObjectPayloadStore
@@ -36,9 +35,6 @@ def run(process: Process) -> int:
             )
         )
         targets = settings.targets
-        rules = address_rules(
-            targets.allow, targets.ports, targets.closed_ports, targets.hosts, targets.deny
-        )
         concurrency = settings.dispatch.concurrency
         lifecycle.allow_files(settings.dispatch.files)
         connections = load_connections(settings)
@@ -46,7 +42,7 @@ def run(process: Process) -> int:
             closing(
                 RoutingDeliverer(
                     CurlDeliverer(
-                        AddressBook(rules),
+                        AddressBook(targets.rules),
                         ThreadedResolver(),
                         concurrency=concurrency,
                         http2_hosts=targets.http2_hosts,

@@ -17,7 +17,6 @@ from commandside.definitions.definition import Bounds
 from commandside.firing.hand_off import SelfHandOff
 from commandside.ports import Unavailable
 from domain.instant import DAY
-from domain.target import address_rules
 from infra.clickhouse.runs import ClickHouseRuns
 from infra.listening import free_port
 from infra.objects.store import ObjectPayloadStore
@@ -91,12 +90,8 @@ def _serve(process: Process, *, command: bool, query: bool) -> int:
             queue = stack.enter_context(closing(process.queue(produces=True)))
             hand_off = SelfHandOff(queue, process.shards, process.telemetry)
             appends, turns = PromptLog(log, hand_off), (_Turning(hand_off),)
-        targets = settings.targets
-        rules = address_rules(
-            targets.allow, targets.ports, targets.closed_ports, targets.hosts, targets.deny
-        )
         grants = load_connections(settings).grants(settings.kafka.prefix)
-        bounds = Bounds(rules, settings.schedules.min_interval_s, grants)
+        bounds = Bounds(settings.targets.rules, settings.schedules.min_interval_s, grants)
         calendars = stack.enter_context(closing(PostgresCalendars(conninfo)))
         callbacks = stack.enter_context(closing(PostgresCallbackDefaults(conninfo)))
         store = stack.enter_context(

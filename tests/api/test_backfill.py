@@ -137,9 +137,6 @@ def test_the_job_of_another_tenant_is_absent(world: World, job: str, dry: bool) 
     assert found.status_code == 404
 
 
-HOURS_AHEAD = rfc3339(START + 5 * HOUR)
-
-
 @pytest.mark.parametrize(
     ("body", "pointers"),
     [

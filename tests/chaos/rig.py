@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from domain import ids
 from infra.embedded.broker import BrokerOptions, EmbeddedBroker
 from infra.embedded.history import EmbeddedHistory, HistoryOptions
 from infra.embedded.postgres import EmbeddedPostgres, PostgresOptions
@@ -118,11 +117,6 @@ def _broker(
     options = BrokerOptions(data_dir=folder / "broker")
     broker = stack.enter_context(EmbeddedBroker(options))
     return broker, broker.address, EMBEDDED_SESSION_TIMEOUT_MS
-
-
-def job_text(job: bytes) -> str:
-    """Return the id of a job as the API has it."""
-    return ids.text(ids.JOB, job)
 
 
 def _now_ms() -> int:

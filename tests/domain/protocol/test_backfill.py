@@ -6,7 +6,6 @@ import pytest
 
 from domain.envelope import Decision, Rejected
 from domain.ids import BACKFILL, RERUN
-from domain.instant import HOUR
 from domain.job import events as je
 from domain.job import state as js
 from domain.outlook import backfill as shown
@@ -28,7 +27,6 @@ from tests.domain.protocol.scene import (
 )
 
 END: Final = START + 10 * MINUTE
-LATER: Final = START + 2 * HOUR
 ONE_TRY: Final = RetryPolicy(1, "fixed", 5_000, 60_000, jitter="none")
 
 

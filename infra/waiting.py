@@ -6,10 +6,11 @@ import select
 from collections.abc import Iterable
 
 
-def wait(readable: Iterable[int], writable: Iterable[int], us: int) -> None:
+def wait(readable: Iterable[int], writable: Iterable[int], us: int) -> bool:
     """Wait until one is ready, at most `us` microseconds, which are rounded up to milliseconds.
 
-    Raises OSError where one is closed: whoever waits for it would be woken for ever.
+    Returns whether one is. Raises OSError where one is closed: whoever waits for it would be woken
+    for ever.
     """
     polled = select.poll()
     wanted: dict[int, int] = {}
@@ -19,6 +20,8 @@ def wait(readable: Iterable[int], writable: Iterable[int], us: int) -> None:
         wanted[descriptor] = wanted.get(descriptor, 0) | select.POLLOUT
     for descriptor, events in wanted.items():
         polled.register(descriptor, events)
-    for descriptor, events in polled.poll(us / 1_000):
+    ready = polled.poll(us / 1_000)
+    for descriptor, events in ready:
         if events & select.POLLNVAL:
             raise OSError(errno.EBADF, f"{os.strerror(errno.EBADF)}: descriptor {descriptor}")
+    return bool(ready)

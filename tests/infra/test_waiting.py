@@ -24,9 +24,10 @@ def test_what_is_readable_or_writable_ends_the_wait(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
     one, other = pair
-    wait([], [one.fileno()], PATIENCE_US)
+    assert wait([], [one.fileno()], PATIENCE_US)
+    assert not wait([one.fileno()], [], 0)
     other.send(b"x")
-    wait([one.fileno()], [], PATIENCE_US)
+    assert wait([one.fileno()], [], PATIENCE_US)
 
 
 def test_a_descriptor_beyond_what_select_holds_can_be_waited_for(
@@ -38,7 +39,7 @@ def test_a_descriptor_beyond_what_select_holds_can_be_waited_for(
     high = fcntl.fcntl(pair[0], fcntl.F_DUPFD_CLOEXEC, 1_050)
     try:
         pair[1].send(b"x")
-        wait([high], [], PATIENCE_US)
+        assert wait([high], [], PATIENCE_US)
     finally:
         os.close(high)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -47,6 +47,8 @@ CONNECT_TIMEOUT_MS: Final = 5_000
 RESPONSE_BYTES_MAX: Final = 65_536
 """Headers, informational answers and body together; what is longer is cut, and said."""
 KEPT_BODY_BYTES: Final = 1024
+KEPT_VALUE_CHARS: Final = 256
+"""Of each header that is kept."""
 KEPT_HEADERS: Final = frozenset(
     {
         "content-length",
@@ -68,6 +70,7 @@ class Call(msgspec.Struct, gc=False):
     `Accept-Encoding: identity` are the deliverer's. `timeout_ms` is one deadline for resolving,
     connecting, TLS and the response. `not_after_us` is in microseconds of the monotonic clock that
     the deliverer was made with: a call that has not been started by then is never started.
+    `secrets` are the values of named secrets among them, which nobody keeps of the answer.
     """
 
     token: int
@@ -81,6 +84,7 @@ class Call(msgspec.Struct, gc=False):
     body: bytes
     timeout_ms: int
     not_after_us: int
+    secrets: tuple[bytes, ...] = ()
 
 
 class Message(msgspec.Struct, gc=False):
@@ -100,6 +104,7 @@ class Message(msgspec.Struct, gc=False):
     body: bytes
     timeout_ms: int
     not_after_us: int
+    secrets: tuple[bytes, ...] = ()
 
 
 AnyCall = Call | Message

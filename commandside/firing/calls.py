@@ -28,6 +28,13 @@ def _pair(line: bytes) -> tuple[str, bytes]:
     return name.decode("ascii").lower(), value
 
 
+def _named(header: Header, secret: bytes) -> bytes:
+    """Return the value of a header that names a secret."""
+    if header.scheme.lower() == BASIC:
+        secret = b2a_base64(secret, newline=False)
+    return header.scheme.encode() + b" " + secret if header.scheme else secret
+
+
 class Calls:
     """Makes calls out of leased runs; keeps no secret."""
 
@@ -53,10 +60,13 @@ class Calls:
         target = spec.target
         headers: list[bytes] = []
         named: set[str] = set()
+        secrets: tuple[bytes, ...] = ()
         for header in target.headers:
             named.add(header.name.lower())
             if header.secret:
-                value = self._named(tenant_id, header, at // SECOND)
+                secret = self._secrets.value(tenant_id, header.secret, at // SECOND)
+                secrets += (secret,)
+                value = _named(header, secret)
             else:
                 value = open_sealed(tenant_id, job_id, header.value)
             headers.append(b"%b: %b" % (header.name.encode(), value))
@@ -77,6 +87,7 @@ class Calls:
                 body,
                 spec.timeout_ms,
                 not_after_us,
+                secrets,
             )
         return Call(
             token,
@@ -90,14 +101,8 @@ class Calls:
             body,
             spec.timeout_ms,
             not_after_us,
+            secrets,
         )
-
-    def _named(self, tenant_id: bytes, header: Header, seconds: int) -> bytes:
-        """Return the value of a header that names a secret."""
-        value = self._secrets.value(tenant_id, header.secret, seconds)
-        if header.scheme.lower() == BASIC:
-            value = b2a_base64(value, newline=False)
-        return header.scheme.encode() + b" " + value if header.scheme else value
 
     def _own(self, run: Facts, pinned: JobSpec, body: bytes, at: int) -> list[bytes]:
         """Return the headers that are Tocsin's, built in one piece: this is per fire."""

@@ -10,6 +10,7 @@ from commandside.fault_points import CALLED
 from commandside.firing.bodies import Bodies
 from commandside.firing.bulkhead import Bulkhead, Gate, Origin, Waiting, origin
 from commandside.firing.calls import Calls
+from commandside.firing.redaction import redacted
 from commandside.firing.reports import KEY_GONE, SECRET_MISSING, WITHOUT_BODY, Flight
 from commandside.firing.session import Session
 from commandside.firing.stripes import Sent, Stripe
@@ -84,7 +85,7 @@ class Flights:
         self.stripes = [Stripe(index) for index in range(ports.log.stripes)]
         self._calls = Calls(ports.vault, ports.secrets, ports.completion)
         self._waiting: deque[Waiting] = deque()
-        self._called: dict[int, tuple[Flight, Gate]] = {}
+        self._called: dict[int, tuple[Flight, Gate, tuple[bytes, ...]]] = {}
         self._token = 0
         self._landed = self._landed_before = 0
         self._window_us = 0
@@ -286,7 +287,7 @@ class Flights:
                 self.ports.telemetry.alarm("calls_not_built", f"{facts.run_id.hex()}: {error!r}")
                 self._abandon(stripe, [flight], tick)
                 continue
-            self._called[self._token] = flight, gate
+            self._called[self._token] = flight, gate, call.secrets
             gate.busy += 1
             bulkhead.began(gate, retry=facts.attempt > 1)
             calls.append(call)
@@ -320,8 +321,8 @@ class Flights:
         self._landed += len(answers)
         landed: list[list[Flight]] = [[] for _ in self.stripes]
         for answer in answers:
-            flight, gate = self._called.pop(answer.token)
-            flight.answer = answer
+            flight, gate, secrets = self._called.pop(answer.token)
+            flight.answer = redacted(answer, secrets) if secrets else answer
             gate.busy -= 1
             gate.landed += 1
             if gate.breaker.landed(answer.status, answer.error, answer.elapsed_us, tick.mono_us):

@@ -11,13 +11,12 @@ from commandside.deliverer_port import (
     CONNECT_TIMEOUT_MS,
     KEPT_BODY_BYTES,
     KEPT_HEADERS,
+    KEPT_VALUE_CHARS,
     RESPONSE_BYTES_MAX,
     Call,
 )
 from infra.targets.addresses import AddressBook
 from infra.targets.pool import Pool
-
-KEPT_VALUE_BYTES: Final = 256
 
 _CONNECT_US: Final = CONNECT_TIMEOUT_MS * 1_000
 # libcurl reads HTTP/3.7 and a status of 2000 as well.
@@ -187,7 +186,7 @@ def kept_headers(lines: list[bytes]) -> tuple[tuple[tuple[str, str], ...], str]:
         low = _KEPT.get(name.lower())
         if low is None:
             continue
-        text = value[: KEPT_VALUE_BYTES + 1].decode("latin-1").strip(" \t\r\n")[:KEPT_VALUE_BYTES]
+        text = value[: KEPT_VALUE_CHARS + 1].decode("latin-1").strip(" \t\r\n")[:KEPT_VALUE_CHARS]
         if not text.isprintable():
             text = "".join(char if char.isprintable() else "?" for char in text)
         kept.append((low, text))

@@ -16,6 +16,7 @@ from commandside.deliverer_port import (
     ERRORS,
     KEPT_BODY_BYTES,
     KEPT_HEADERS,
+    KEPT_VALUE_CHARS,
     RESPONSE_BYTES_MAX,
     Answer,
     Call,
@@ -31,7 +32,7 @@ from domain.target import (
 )
 from infra.targets.addresses import AddressBook, is_literal
 from infra.targets.curl import CurlDeliverer
-from infra.targets.exchange import KEPT_VALUE_BYTES, header_block, kept_headers
+from infra.targets.exchange import header_block, kept_headers
 from infra.targets.resolver import ThreadedResolver
 from tests.engines.sink import TargetServer
 from tests.security.ssrf.forms import readings
@@ -119,7 +120,7 @@ def _kept(kept: tuple[tuple[str, str], ...], wish: str) -> None:
     for name, value in kept:
         assert name in KEPT_HEADERS
         assert value.isprintable()
-        assert len(value) <= KEPT_VALUE_BYTES
+        assert len(value) <= KEPT_VALUE_CHARS
     wait = retry_after_ms(wish, NOW) if wish else 0
     assert wait == 0 or 1_000 <= wait <= DAY_MS
     assert msgspec.json.decode(msgspec.json.encode(kept)) == [list(one) for one in kept]

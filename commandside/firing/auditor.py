@@ -81,6 +81,8 @@ class Auditor:
         self._reap_us = self._lapse_us = self._stale_us = self._health_us = 0
         self._renewals = hand_off.renewals
         self._lost_before = 0
+        self._covered: set[int] = set()
+        """Shards whose marks from before then have been taken back."""
         self._part, self._parts = 0, 1
         self._broken: dict[int, int] = {}
         self._parked: dict[bytes, tuple[int, int]] = {}
@@ -110,8 +112,11 @@ class Auditor:
         if self._hand_off.renewals != self._renewals:
             # Once, by the clock that marks are made with; what is marked later is the new broker's.
             self._renewals, self._lost_before = self._hand_off.renewals, tick.at
+            self._covered.clear()
+            self._hand_off.overdue = True
         if self._lost_before:
-            self._forget_marks(shards)
+            # Also what is taken over later: its last owner may have died without noticing.
+            self._forget_marks([shard for shard in shards if shard not in self._covered])
         if now >= self._stale_us:
             self._stale_us = now + STALE_US
             self._hand_off_again(shards, tick)
@@ -222,13 +227,15 @@ class Auditor:
 
     def _forget_marks(self, shards: Sequence[int]) -> None:
         """Take back the marks of what a lost broker held; the scheduler's windows show it again."""
+        if not shards:
+            return
         taken = self._due.unmark(shards, self._lost_before, UNMARK_MAX)
         if taken:
             self._ports.faults.hit(fault_points.MARKS_FORGOTTEN)
             self._ports.telemetry.count("rows_handed_off_again", taken)
+            self._hand_off.overdue = True
         if taken < UNMARK_MAX:
-            self._lost_before = 0
-        self._hand_off.overdue = True
+            self._covered.update(shards)
 
     # ---------------------------------------------------------------- what must be zero
 

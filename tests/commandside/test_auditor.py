@@ -311,6 +311,37 @@ def test_after_a_wipe_that_only_silence_tells_everything_comes_again_within_fift
     assert process.telemetry.counts["rows_handed_off_again"] >= 40
 
 
+def test_what_a_wiped_broker_held_of_shards_that_are_taken_over_later_comes_before_it_is_due(
+    scene: Scene,
+) -> None:
+    scene.boot()
+    dead = scene.boot()
+    runs = [scene.once(30_000, shard=shard) for shard in range(SHARDS)]
+    scene.run_for(12_000)
+    assert scene.is_marked(*runs)
+    assert 0 < len(dead.scheduler.owned(scene.clock.tick())) < SHARDS
+    scene.processes.remove(dead)
+    scene.arrived.clear()
+    scene.broker.wipe()
+    scene.run_for(9_000)
+    assert {run.facts.run_id for run in runs} <= set(scene.runs_arrived())
+
+
+def test_marks_of_shards_that_are_taken_over_are_kept_where_the_broker_is_the_same(
+    scene: Scene,
+) -> None:
+    scene.boot()
+    dead = scene.boot()
+    for shard in range(SHARDS):
+        scene.once(30_000, shard=shard)
+    scene.run_for(12_000)
+    scene.processes.remove(dead)
+    scene.arrived.clear()
+    scene.run_for(12_000)
+    assert len(scene.processes[0].scheduler.owned(scene.clock.tick())) == SHARDS
+    assert scene.arrived == []
+
+
 def test_marks_that_a_new_broker_confirmed_are_not_taken_back(scene: Scene) -> None:
     scene.boot()
     run = scene.once(30_000)

@@ -6,6 +6,7 @@ from typing import Any, cast
 import pytest
 import uvicorn
 
+from infra.faults import NoFaults
 from infra.keys.masters import one_master
 from infra.keys.wrapping import Unlocked, WrappingKeys
 from infra.roles import web
@@ -22,7 +23,7 @@ class Opened:
         )
         self.conninfo = "host=127.0.0.1 port=1"
         self.keeper = SimpleNamespace(clock=None)
-        self.shards, self.telemetry = 8, None
+        self.shards, self.telemetry, self.faults = 8, None, NoFaults()
         self.keys = Unlocked(bytes(32), WrappingKeys(one_master(bytes(32))))
         self.queues = 0
 

@@ -12,6 +12,7 @@ import msgspec
 
 from domain.instant import HOUR, SECOND, rfc3339
 from infra.clock import TRIP_MAX_MS
+from infra.memory.due_index import MemoryDueIndex
 from infra.memory.log import Due
 from tests.checker.check import check
 from tests.checker.inputs import Fault
@@ -64,6 +65,7 @@ class Play:
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._count = 0
         self._away: Counter[str] = Counter()
+        self._broken: list[str] = []
         self._plan()
 
     def play(self) -> Played:
@@ -131,6 +133,7 @@ class Play:
         while self._queue and self._queue[0][0] <= until:
             when, _, deed = heappop(self._queue)
             self.world.run_until(max(when, self.world.clock.now()))
+            self._look_at_chains()
             deed()
             self.world.wake()
         self.world.run_until(until)
@@ -226,10 +229,19 @@ class Play:
                 return []
         return [f"{len(rows)} runs are open long after the last fault: {_told(rows[0])}"]
 
+    def _look_at_chains(self) -> None:
+        """Judge them before something happens: an edit begins a chain anew, however broken."""
+        log = self.world.log
+        broken = MemoryDueIndex(log).health(range(log.shards)).broken_chains
+        if broken and not self._broken:
+            at = self.world.clock.now() - START
+            self._broken = [f"at {at} ms {broken} active jobs had no next occurrence"]
+
     def _judged(self) -> list[str]:
         world = self.world
         return [
             *world.watch.wrongs,
+            *self._broken,
             *wrongs(world.log, world.deliverers, self.end),
             *views(world),
             *(violation.text() for violation in check(history_of(self)).violations),

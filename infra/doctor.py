@@ -178,7 +178,7 @@ def _not_running(told: Settings) -> Iterator[Finding]:
     unset = ", ".join(name for name, address in addresses.items() if not address)
     if unset:
         yield Finding(
-            WRONG, "up", f"does not run with {told.data_dir}, and {unset} is not set",
+            WRONG, "up", f"does not run with {told.data_dir}, and these are not set: {unset}",
             "start `tocsin up`, or set where the engines are",
         )  # fmt: skip
 

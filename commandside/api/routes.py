@@ -35,7 +35,7 @@ from commandside.commands.jobs import Jobs
 from commandside.commands.preview import Preview, Previews
 from commandside.commands.replies import JobReply
 from commandside.definitions.given import with_values
-from commandside.definitions.reading import read_job, read_object
+from commandside.definitions.reading import read_job, read_object, unknown
 from domain.job.resume import CATCH_UPS, USUAL
 from domain.problem import invalid
 from domain.refusal import Refused, token
@@ -221,7 +221,7 @@ async def _because(request: HttpRequest, *fields: str) -> tuple[bytes, dict[str,
     for name, value in body.items():
         pointer = "/" + token(name[:64])
         if name not in fields:
-            wrong.append(Refused(pointer, "unknown field"))
+            wrong.append(Refused(pointer, unknown(fields)))
         elif not isinstance(value, str) or len(value) > past.REASON_MAX:
             wrong.append(Refused(pointer, f"a text of at most {past.REASON_MAX} characters"))
     if wrong:

@@ -23,7 +23,7 @@ from commandside.commands.secret_keeper import SecretKeeper
 from commandside.definitions.reading import read_object, strange
 from commandside.secret_port import SCHEMES, NamedSecret, SigningKey
 from domain.instant import DAY, SECOND, rfc3339
-from domain.problem import Problem, Reason, invalid
+from domain.problem import Problem, invalid
 from domain.refusal import Refused
 from domain.target import is_header_value, is_secret_name
 from domain.tenant import KEYS_ADMIN
@@ -132,7 +132,7 @@ def _signing(keeper: SecretKeeper) -> list[HTTPRouteHandler]:
 
 
 def _asked_key(body: dict[str, Any]) -> tuple[int, int]:
-    wrong = _strange(body, "scheme", "overlap_s")
+    wrong = strange(body, ("scheme", "overlap_s"))
     scheme, overlap_s = body.get("scheme", "v1"), body.get("overlap_s", OVERLAP_S)
     if not isinstance(scheme, str) or scheme not in SCHEMES:
         wrong.append(Refused("/scheme", "v1 (HMAC-SHA256) or v1a (Ed25519)"))
@@ -163,7 +163,7 @@ def _named(keeper: SecretKeeper) -> list[HTTPRouteHandler]:
     async def put_secret(request: HttpRequest, name: FromPath[str]) -> ASGIResponse:
         expect(request, JSON)
         body = read_object(await body_of(request))
-        wrong = _strange(body, "value")
+        wrong = strange(body, ("value",))
         value = body.get("value")
         if not is_secret_name(name):
             detail = "1 to 64 letters, digits, hyphens, dots and underscores"
@@ -189,10 +189,6 @@ def _named(keeper: SecretKeeper) -> list[HTTPRouteHandler]:
         return answer(Removed(name))
 
     return [secrets, put_secret, remove_secret]
-
-
-def _strange(body: dict[str, Any], *known: str) -> list[Reason]:
-    return strange(body, known, f"unknown field; {', '.join(known)}")
 
 
 def _key_item(key: SigningKey) -> SigningKeyItem:

@@ -105,7 +105,7 @@ class TenantCallbacks:
 
     def _read(self, body: Mapping[str, Any], before: Callbacks | None) -> Callbacks:
         body = with_credentials(body)
-        unknown = strange(body, NAMES, f"unknown field; {', '.join(NAMES)}")
+        unknown = strange(body, NAMES)
         found, wrong = callback_body.read_default(body, self._bounds, before)
         if unknown or wrong:
             raise invalid(with_values(unknown + wrong, body))

@@ -20,6 +20,9 @@ FIELDS: Final = NAMES
 OFF: Final = False
 """What a job says where nobody is to be told, whatever the tenant's default is."""
 _TARGET: Final = "/target"
+_NO_TARGET: Final = (
+    'an object such as {"kind": "http", "url": "https://…"}; false in a job tells nobody'
+)
 
 
 class _Part:
@@ -76,7 +79,10 @@ def _targets(reader: Reading, before: Callbacks | None) -> list[Target | None]:
 def _target(reader: Reading, name: str, before: Callbacks | None) -> Target | None:
     was: Target | None = None if before is None else getattr(before, name)
     part = _Part({"target": reader.body[name]}, reader.bounds, was)
-    destination.read(part, "a callback is sent as application/json")
+    if isinstance(reader.body[name], Mapping):
+        destination.read(part, "a callback is sent as application/json")
+    else:
+        part.refuse(_TARGET, _NO_TARGET)
     reader.wrong.extend(_moved(part.wrong, name))
     found: Target | None = part.values.get("target")
     return found

@@ -103,6 +103,7 @@ NOT_YET: Final = frozenset(
     }
 )
 _LATER: Final = "not supported yet"
+_UNKNOWN: Final = "unknown field; /openapi.json lists those that there are"
 _NO_PAYLOAD: Final = "there is no payload that it could be the type of"
 
 
@@ -253,9 +254,9 @@ class _Reader:
             return
         for field in self.body:
             if field not in FIELDS:
-                detail = _LATER if field in NOT_YET else "unknown field"
+                detail = _LATER if field in NOT_YET else _UNKNOWN
                 if f"{field}_s" in FIELDS:
-                    detail += f"; {field}_s, in seconds"
+                    detail = f"unknown field; {field}_s, in seconds"
                 self.refuse(f"/{destination.escaped(field)}", detail)
 
     def key(self) -> str:

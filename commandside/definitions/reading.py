@@ -1,6 +1,6 @@
 """Bodies of commands, from bytes to an object that `definition` can judge."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -32,10 +32,15 @@ def read_object(raw: bytes) -> dict[str, Any]:
         raise Problem("bad_json", f"the body is refused: {reason}") from None
 
 
-def strange(
-    body: Iterable[str], known: Container[str], detail: str = "unknown field"
-) -> list[Reason]:
+def unknown(known: Collection[str]) -> str:
+    """Return what is said of a field that is none of these."""
+    before = "one of" if len(known) > 1 else "there is"
+    return f"unknown field; {before} {', '.join(sorted(known))}"
+
+
+def strange(body: Iterable[str], known: Collection[str]) -> list[Reason]:
     """Return the refusals of a body's fields that do not exist."""
+    detail = unknown(known)
     return [Refused("/" + token(name[:64]), detail) for name in body if name not in known]
 
 

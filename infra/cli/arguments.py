@@ -95,7 +95,9 @@ def _where(command: argparse.ArgumentParser, default: str | None) -> None:
 
 
 def _up(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--port", type=int, help="port of commands and queries; 0: all chosen")
+    command.add_argument(
+        "--port", type=int, help="port of commands and queries; 0: chosen, and that of --ops-port"
+    )
     command.add_argument("--ops-port", type=int, help="port of /readyz and the like; 0: chosen")
     command.add_argument(
         "--allow-target",

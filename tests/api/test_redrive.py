@@ -342,6 +342,15 @@ def test_a_value_that_cannot_be_is_refused_by_name(
     assert world.stored() == stored
 
 
+def test_a_field_that_does_not_exist_is_refused_with_those_that_do(world: World) -> None:
+    found = world.send("POST", "/v1/dead-letters/redrive", {"label": "team:billing"})
+    assert found.status_code == 422
+    assert found.json()["errors"][0]["detail"] == (
+        "unknown field; one of cause, dry_run, job_id, labels, limit, per_second, reason, since, "
+        "until"
+    )
+
+
 @pytest.mark.parametrize(
     ("query", "parameter"),
     [

@@ -7,7 +7,7 @@ scope, parameters that do not exist, media types, and every error as problem det
 import asyncio
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -37,7 +37,7 @@ from commandside.commands.completions import Completions
 from commandside.commands.jobs import Jobs
 from commandside.commands.keys import KeyRing
 from commandside.commands.load import Loads
-from commandside.commands.payloads import Payloads
+from commandside.commands.payloads import Payloads, ShownPayloads
 from commandside.commands.preview import Previews
 from commandside.commands.redrive import Redrives
 from commandside.commands.secret_keeper import TURN_S, SecretKeeper
@@ -46,7 +46,6 @@ from commandside.demand import Demand
 from commandside.payload_port import (
     INLINE_BYTES_MAX,
     PayloadList,
-    PayloadObject,
     PayloadStore,
     StoreAway,
 )
@@ -54,7 +53,6 @@ from commandside.ports import FaultPoint, KeyGone, NewId, Resting, Vault
 from commandside.secret_port import SecretStore
 from domain.job.redrive import KEPT_MS
 from domain.opaque import COMPLETION, POSITION, Seal
-from domain.payload import UNAVAILABLE, PayloadRef, judged
 from domain.ports import Unavailable
 from domain.problem import PARAMETER, Problem, invalid
 from domain.refusal import Refused
@@ -127,7 +125,7 @@ def build_app(
         ports.log,
         ports.views if query else None,
         _revealer(ports.vault),
-        _fetcher(ports.objects),
+        ShownPayloads(ports.objects).fetch,
         now=ports.now,
         cursors=Seal(ports.secret, CURSOR),
         positions=positions,
@@ -287,18 +285,6 @@ def _revealer(vault: Vault) -> Callable[[bytes, bytes, bytes], bytes | None]:
             return None
 
     return reveal
-
-
-def _fetcher(store: PayloadStore) -> Callable[[bytes, bytes, PayloadRef], Awaitable[bytes | str]]:
-    async def fetch(tenant_id: bytes, job_id: bytes, ref: PayloadRef) -> bytes | str:
-        wanted = (PayloadObject(tenant_id, job_id, ref),)
-        try:
-            (found,) = await asyncio.to_thread(store.get, wanted)
-        except StoreAway:
-            return UNAVAILABLE
-        return judged(ref, found)
-
-    return fetch
 
 
 def _problem(request: Request[Any, Any, State], error: Exception) -> Response[bytes]:

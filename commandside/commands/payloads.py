@@ -1,4 +1,4 @@
-"""Large payloads on their way into the store, before the decision that names them.
+"""Large payloads on their way into the store, before the decision that names them, and back.
 
 Noted, written, named, in this order; each step is durable before the next one. Whoever stops in
 between leaves an object that no event names, which is collected. A decision names an object only
@@ -8,6 +8,7 @@ can never be named, however long a process sleeps.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 import msgspec
@@ -20,6 +21,7 @@ from commandside.payload_port import (
     APPEND_WITHIN_MS,
     INLINE_BYTES_MAX,
     PayloadList,
+    PayloadObject,
     PayloadStore,
     StoreAway,
 )
@@ -27,9 +29,12 @@ from commandside.ports import FaultPoint, Unavailable
 from domain.envelope import Decision
 from domain.job import decide
 from domain.job.events import JobSpec
+from domain.payload import UNAVAILABLE, PayloadRef, judged
 
 WRITERS: Final = 4
 """Groups of objects on their way at once."""
+READERS: Final = 4
+"""Objects that are read at once to be shown."""
 TURN_S: Final = 3.0
 """Whoever has waited so long for the store is answered that it is away."""
 AWAY: Final = (
@@ -53,6 +58,8 @@ class Payloads:
         self._store, self._list, self._faults = store, written, faults
         self.inline_max = inline_max
         self._turns = asyncio.Semaphore(WRITERS)
+        # Of its own: a store that hangs must not keep what has nothing to do with it from threads.
+        self._threads = ThreadPoolExecutor(WRITERS, thread_name_prefix="payloads written")
 
     async def write(self, bodies: Sequence[Body]) -> None:
         """Write bodies that are about to be named."""
@@ -66,7 +73,9 @@ class Payloads:
             self._faults.hit(PAYLOAD_NOTED)
             objects = [(body.object, body.data) for body in bodies]
             try:
-                await asyncio.to_thread(self._store.put, objects)
+                await asyncio.get_running_loop().run_in_executor(
+                    self._threads, self._store.put, objects
+                )
             except StoreAway as error:
                 raise StoreAway(AWAY) from error
             self._faults.hit(PAYLOAD_WRITTEN)
@@ -96,6 +105,33 @@ class Payloads:
             assert one.body is not None
             assert one.decision is not None
             one.decision = msgspec.structs.replace(one.decision, not_after=one.body.not_after)
+
+
+class ShownPayloads:
+    """Reads bodies for those who look at jobs; a store that is slow keeps nobody else waiting."""
+
+    def __init__(self, store: PayloadStore) -> None:
+        self._store = store
+        self._turns = asyncio.Semaphore(READERS)
+        self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="payloads shown")
+
+    async def fetch(self, tenant_id: bytes, job_id: bytes, ref: PayloadRef) -> bytes | str:
+        """Return a body as it is sealed, or a reason of `domain.payload`."""
+        wanted = (PayloadObject(tenant_id, job_id, ref),)
+        try:
+            async with asyncio.timeout(TURN_S):
+                await self._turns.acquire()
+        except TimeoutError:
+            return UNAVAILABLE
+        try:
+            (found,) = await asyncio.get_running_loop().run_in_executor(
+                self._threads, self._store.get, wanted
+            )
+        except StoreAway:
+            return UNAVAILABLE
+        finally:
+            self._turns.release()
+        return judged(ref, found)
 
 
 async def _is_there(log: CommandLog, one: Begun) -> bool:

@@ -1,7 +1,10 @@
 """The log in Postgres as the reactor of callbacks uses it. Nothing of it is on a fire's path."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
+
+import psycopg
 
 from commandside.callback_port import Default
 from domain.catalogue import NAMES, decode
@@ -62,6 +65,13 @@ class PostgresCallbackLog:
         self._log = BlockingWire(conninfo, "callbacks log", _STATEMENTS)
         self._shards = shards
 
+    @contextmanager
+    def _after_puts(self) -> Iterator[psycopg.Connection]:
+        """Lend a connection that sees every default of before now, the first one of all too."""
+        with self._link.use() as connection, connection.transaction():
+            connection.execute(SHARED)
+            yield connection
+
     def note(self, job_ids: Sequence[bytes]) -> None:
         """Keep that these jobs have, or had, callbacks of their own."""
         with self._link.use() as connection:
@@ -69,7 +79,7 @@ class PostgresCallbackLog:
 
     def in_use(self) -> bool:
         """Return whether any tenant ever had a default, or any job was noted."""
-        with self._link.use() as connection:
+        with self._after_puts() as connection:
             row = connection.execute(_IN_USE, prepare=True).fetchone()
         assert row is not None
         return bool(row[0])
@@ -79,7 +89,7 @@ class PostgresCallbackLog:
     ) -> tuple[set[bytes], set[bytes]]:
         """Return which of these tenants ever had a default, and which of the jobs were noted."""
         values = {"tenants": _hex(tenant_ids), "jobs": _hex(job_ids)}
-        with self._link.use() as connection:
+        with self._after_puts() as connection:
             rows = connection.execute(_CONCERNED, values, prepare=True).fetchall()
         tenants = {found.bytes for is_tenant, found in rows if is_tenant}
         return tenants, {found.bytes for is_tenant, found in rows if not is_tenant}
@@ -100,8 +110,7 @@ class PostgresCallbackLog:
             "tenants": _hex([tenant_id for tenant_id, _ in asked]),
             "before": [before for _, before in asked],
         }
-        with self._link.use() as connection, connection.transaction():
-            connection.execute(SHARED)
+        with self._after_puts() as connection:
             rows = connection.execute(_IN_FORCE, values, prepare=True).fetchall()
         return [None if row[0] is None else default_of(row) for row in rows]
 

@@ -1,7 +1,9 @@
 """Callbacks in a real Postgres keep the contract."""
 
 import asyncio
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -11,7 +13,7 @@ from domain.envelope import Decision
 from infra.ids import new_secret
 from infra.keys.masters import one_master
 from infra.keys.wrapping import tenant_context, unlock
-from infra.postgres.callback_defaults import PostgresCallbackDefaults
+from infra.postgres.callback_defaults import ALONE, PostgresCallbackDefaults
 from infra.postgres.callback_log import PostgresCallbackLog
 from infra.postgres.due_index import PostgresDueIndex
 from infra.postgres.feed import PostgresFeed
@@ -94,3 +96,35 @@ def test_a_postgres_that_does_not_answer_is_unavailable() -> None:
         PostgresCallbackLog(nowhere, SHARDS).concerned([TENANT], [])
     with pytest.raises(Unavailable):
         asyncio.run(PostgresCallbackDefaults(nowhere).current(TENANT))
+
+
+_WAITS = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+PATIENCE_S = 10
+
+
+def test_the_first_default_is_seen_by_whoever_reads_an_end_after_it(
+    bench: OnPostgres, log_database: str
+) -> None:
+    """Its instant is taken before its commit: an end in between must not be passed over."""
+    putting = psycopg.connect(log_database)
+    watching = psycopg.connect(log_database, autocommit=True)
+    with putting, watching, ThreadPoolExecutor(2) as readers:
+        putting.execute(ALONE)
+        putting.execute(
+            "insert into callback_defaults (tenant_id, version, content, at, actor)"
+            " values (%s, 1, '\\x90', tocsin_now(), 'k')",
+            (TENANT.hex(),),
+        )
+        other = PostgresCallbackLog(log_database, SHARDS)
+        in_use = readers.submit(bench.log.in_use)
+        concerned = readers.submit(other.concerned, [TENANT, OTHER], [])
+        asked = {in_use, concerned}
+        until = time.monotonic() + PATIENCE_S
+        while not any(one.done() for one in asked) and time.monotonic() < until:
+            (waiting,) = watching.execute(_WAITS).fetchone() or (0,)
+            if waiting == len(asked):
+                break
+        putting.commit()
+        assert in_use.result()
+        assert concerned.result() == ({TENANT}, set())
+        other.close()

@@ -84,6 +84,6 @@ def test_bodies_that_are_written_while_the_store_hangs_hold_up_only_each_other()
         writer = Payloads(store, MemoryPayloadList(lambda: 1_000), NoFaults())
         bodies = [Body(OBJECT, SEALED, b"digest", b"sealed digest") for _ in range(2 * WRITERS)]
         tasks = [asyncio.create_task(writer.write((body,))) for body in bodies]
-        return await asked_meanwhile(store, tasks)  # type: ignore[arg-type]  # of None
+        return await asked_meanwhile(store, tasks)
 
     assert asyncio.run(play()) == [None] * (2 * WRITERS)

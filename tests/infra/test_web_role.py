@@ -25,7 +25,6 @@ class Opened:
         self.keeper = SimpleNamespace(clock=None)
         self.shards, self.telemetry, self.faults = 8, None, NoFaults()
         self.keys = Unlocked(bytes(32), WrappingKeys(one_master(bytes(32))))
-        self.faults = NoFaults()
         self.queues = 0
 
     def unavailable(self, detail: str) -> None:

@@ -55,7 +55,7 @@ def test_jobs_that_are_shown_while_the_store_hangs_hold_up_only_each_other() -> 
         shown = ShownPayloads(store)
         place = (OBJECT.tenant_id, OBJECT.job_id, OBJECT.ref)
         tasks = [asyncio.create_task(shown.fetch(*place)) for _ in range(2 * READERS)]
-        return await asked_meanwhile(store, tasks)  # type: ignore[arg-type]  # of bytes | str
+        return await asked_meanwhile(store, tasks)
 
     assert asyncio.run(play()) == [SEALED] * (2 * READERS)
 

@@ -52,6 +52,16 @@ class _Unreachable(Exception):
         self.error = error
 
 
+class _Connection(aio_pika.Connection):
+    """A connection that its link closes, and nobody else.
+
+    The client's own would close itself when it is collected, in whatever thread that is.
+    """
+
+    def __del__(self) -> None:
+        """Do nothing."""
+
+
 class _Lane:
     """The channel of one exchange, and how many messages wait on it."""
 
@@ -104,6 +114,8 @@ class _Link:
         task = self._connected
         if task is None or (task.done() and _is_over(task)):
             self._lanes.clear()
+            if task is not None and not task.cancelled() and task.exception() is None:
+                asyncio.ensure_future(task.result().close()).add_done_callback(_forget)
             task = self._connected = asyncio.ensure_future(self._connect())
         # Whoever gives up waiting leaves it to the others.
         return await asyncio.shield(task)
@@ -124,6 +136,7 @@ class _Link:
                     ssl_context=context,
                     heartbeat=HEARTBEAT_S,
                     client_properties={"product": "Tocsin"},
+                    connection_class=_Connection,
                 )
         except _REFUSED_LOGIN as error:
             raise _Unreachable("not_authorized") from error

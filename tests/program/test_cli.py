@@ -175,7 +175,7 @@ def test_doctor_says_that_nothing_runs_and_what_would_be_started(
         "doctor", "--data", str(tmp_path / "new"), TOCSIN_API_PORT="0", TOCSIN_API_OPS_PORT="0"
     )
     assert done.status == 1, done.out
-    assert "postgres.url, kafka.bootstrap, clickhouse.url is not set" in done.out
+    assert "these are not set: postgres.url, kafka.bootstrap, clickhouse.url" in done.out
     assert "start `tocsin up`" in done.out
     assert "1 to put right" in done.out
 

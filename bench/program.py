@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from bench import define, deliver, external, fires, pending, slow
+from bench import define, deliver, external, fires, hanging, pending, slow
 from bench.stack import BenchError, sink, stack
 
 SPIKE: Final = 20_000
@@ -22,6 +22,7 @@ PENDING: Final = (10_000, 1_000_000)
 CONCURRENCY: Final = 200
 REPETITIONS: Final = 7
 HELD: Final = 10_000
+HANGING_SECONDS: Final = 20
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -90,9 +91,12 @@ def _parser() -> argparse.ArgumentParser:
     requests.add_argument("--repetitions", type=int, default=REPETITIONS)
     hung = names.add_parser("slow", help="memory and CPU of thousands of calls that hang")
     hung.add_argument("--held", type=int, default=HELD)
+    ten = names.add_parser("hanging", help="lateness at nine hosts beside one that hangs")
+    ten.add_argument("--rate", type=float, default=STEADY_RATE)
+    ten.add_argument("--seconds", type=float, default=HANGING_SECONDS)
     texts = names.add_parser("schedule", help="cron texts and slots, beside croniter and cronsim")
     names.add_parser("external", help="for a harness that compares: see bench/external.py")
-    for command in (everything, spike, steady, jobs, rows, requests, hung, texts):
+    for command in (everything, spike, steady, jobs, rows, requests, hung, ten, texts):
         command.add_argument("--json", type=Path, metavar="FILE", help="write the result here")
     return top
 
@@ -134,6 +138,10 @@ def _slow(words: argparse.Namespace) -> dict[str, Any]:
     return slow.measure(words.held)
 
 
+def _hanging(words: argparse.Namespace) -> dict[str, Any]:
+    return hanging.measure(words.rate, words.seconds)
+
+
 def _schedule(_words: argparse.Namespace) -> dict[str, Any]:
     from bench import schedule  # noqa: PLC0415 - it needs packages that only tests have
 
@@ -170,4 +178,5 @@ _WORKLOADS: Final = {
     "deliver": _deliver,
     "schedule": _schedule,
     "slow": _slow,
+    "hanging": _hanging,
 }

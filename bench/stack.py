@@ -104,10 +104,10 @@ class Sink:
 
 
 @contextlib.contextmanager
-def sink() -> Iterator[Sink]:
+def sink(host: str = "127.0.0.1") -> Iterator[Sink]:
     """Start a sink as a process of its own."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "bench.sink"], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "bench.sink", "--host", host], stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout is not None

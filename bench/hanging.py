@@ -32,11 +32,12 @@ def measure(rate: float, seconds: float) -> dict[str, Any]:
             stdout=subprocess.PIPE,
             text=True,
         ) as hung,
-        sink(ANY) as receiver,
+        sink(ANY) as every,
         stack() as running,
     ):
         assert hung.stdin is not None
         assert hung.stdout is not None
+        receiver = Sink(every.url.replace(ANY, "127.0.0.1"))
         try:
             place = f"http://127.0.0.{WELL + 1}:{hung.stdout.readline().strip()}/slow"
             warm_up(running, receiver)

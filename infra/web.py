@@ -51,6 +51,7 @@ from commandside.payload_port import (
 )
 from commandside.ports import FaultPoint, KeyGone, NewId, Resting, Vault
 from commandside.secret_port import SecretStore
+from commandside.turns import in_turn
 from domain.job.redrive import KEPT_MS
 from domain.opaque import COMPLETION, POSITION, Seal
 from domain.ports import Unavailable
@@ -244,16 +245,10 @@ class _Door:
 
     async def _fetch(self, tenant_id: bytes) -> None:
         """Let a tenant's keys be read, one tenant's at a time, and not in the event loop."""
-        try:
-            async with asyncio.timeout(TURN_S):
-                await self._turn.acquire()
-        except TimeoutError:
-            raise Unavailable("too many wait for the keys of their tenants") from None
-        try:
+        crowded = Unavailable("too many wait for the keys of their tenants")
+        async with in_turn(self._turn, TURN_S, crowded):
             if not self._vault.knows(tenant_id):
                 await asyncio.to_thread(self._vault.fetch, tenant_id)
-        finally:
-            self._turn.release()
 
     async def _caller(self, connection: Request[Any, Any, Any], scope: str | None) -> Caller:
         given = connection.headers.getall("authorization", [])

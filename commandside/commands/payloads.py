@@ -26,6 +26,7 @@ from commandside.payload_port import (
     StoreAway,
 )
 from commandside.ports import FaultPoint, Unavailable
+from commandside.turns import in_turn
 from domain.envelope import Decision
 from domain.job import decide
 from domain.job.events import JobSpec
@@ -63,12 +64,7 @@ class Payloads:
 
     async def write(self, bodies: Sequence[Body]) -> None:
         """Write bodies that are about to be named."""
-        try:
-            async with asyncio.timeout(TURN_S):
-                await self._turns.acquire()
-        except TimeoutError:
-            raise StoreAway(AWAY) from None
-        try:
+        async with in_turn(self._turns, TURN_S, StoreAway(AWAY)):
             noted_at = await self._list.note([body.object for body in bodies])
             self._faults.hit(PAYLOAD_NOTED)
             objects = [(body.object, body.data) for body in bodies]
@@ -79,8 +75,6 @@ class Payloads:
             except StoreAway as error:
                 raise StoreAway(AWAY) from error
             self._faults.hit(PAYLOAD_WRITTEN)
-        finally:
-            self._turns.release()
         for body in bodies:
             body.not_after = noted_at + APPEND_WITHIN_MS
 
@@ -119,18 +113,12 @@ class ShownPayloads:
         """Return a body as it is sealed, or a reason of `domain.payload`."""
         wanted = (PayloadObject(tenant_id, job_id, ref),)
         try:
-            async with asyncio.timeout(TURN_S):
-                await self._turns.acquire()
-        except TimeoutError:
-            return UNAVAILABLE
-        try:
-            (found,) = await asyncio.get_running_loop().run_in_executor(
-                self._threads, self._store.get, wanted
-            )
+            async with in_turn(self._turns, TURN_S, StoreAway(AWAY)):
+                (found,) = await asyncio.get_running_loop().run_in_executor(
+                    self._threads, self._store.get, wanted
+                )
         except StoreAway:
             return UNAVAILABLE
-        finally:
-            self._turns.release()
         return judged(ref, found)
 
 

@@ -6,6 +6,7 @@ from typing import Final, TypeVar
 
 from commandside.ports import Unavailable
 from commandside.secret_port import Judged, SecretStore, TooManyKeys
+from commandside.turns import in_turn
 from domain.problem import Problem
 
 TURN_S: Final = 3.0
@@ -22,17 +23,12 @@ class SecretKeeper:
 
     async def ask(self, question: Callable[..., Found], *words: object) -> Found:
         """Ask a question of the store; raises Problem, Unavailable."""
-        try:
-            async with asyncio.timeout(TURN_S):
-                await self._turn.acquire()
-        except TimeoutError:
-            raise Unavailable("too many wait for the store of secrets") from None
-        try:
-            return await asyncio.to_thread(question, *words)
-        except TooManyKeys as error:
-            raise Problem("too_many", str(error)) from error
-        finally:
-            self._turn.release()
+        crowded = Unavailable("too many wait for the store of secrets")
+        async with in_turn(self._turn, TURN_S, crowded):
+            try:
+                return await asyncio.to_thread(question, *words)
+            except TooManyKeys as error:
+                raise Problem("too_many", str(error)) from error
 
     async def judged(self, tenant_id: bytes, names: Collection[str]) -> Judged:
         """Return what a definition may know of these secrets; raises Unavailable."""

@@ -21,6 +21,7 @@ from commandside.command_port import (
     Kind,
 )
 from commandside.ports import Standing, Unavailable
+from commandside.turns import in_turn
 from domain.catalogue import NAMES, DomainEvent
 from domain.envelope import Decision, Rejected
 from domain.job import state as js
@@ -130,15 +131,9 @@ class PostgresCommandLog:
         In turn with others on the job: side by side only one of them would hold at a time.
         """
         turn = self._turns.setdefault(job_id, asyncio.Lock())
-        try:
-            async with asyncio.timeout(TURN_S):
-                await turn.acquire()
-        except TimeoutError:
-            raise Unavailable("too many commands wait for this job") from None
-        try:
+        crowded = Unavailable("too many commands wait for this job")
+        async with in_turn(turn, TURN_S, crowded):
             return await self._command(job_id, command_id, body_hash, decide)
-        finally:
-            turn.release()
 
     async def _command(
         self, job_id: bytes, command_id: bytes, body_hash: bytes, decide: Decide

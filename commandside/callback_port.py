@@ -29,6 +29,17 @@ class DefaultPut(msgspec.Struct, frozen=True, gc=False):
     changed: bool = True
 
 
+def refusal_of(current: Default | None, if_version: int, *, removes: bool) -> Rejected | None:
+    """Return why a default is not changed, None where it may be; 0: at whatever version it is."""
+    if removes and current is None:
+        return Rejected("absent", "there is no default")
+    version = 0 if current is None else current.version
+    if if_version and if_version != version:
+        what = f"the default is at version {version}" if version else "there is no default"
+        return Rejected("precondition", what)
+    return None
+
+
 class CallbackDefaults(Protocol):
     """The defaults of tenants, in versions none of which changes. Awaits; raises Unavailable."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from commandside.callback_port import Default, DefaultPut
+from commandside.callback_port import Default, DefaultPut, refusal_of
 from domain.callback import Callbacks
 from domain.catalogue import NAMES, decode
 from domain.envelope import Decision, Rejected
@@ -39,23 +39,19 @@ class MemoryCallbackDefaults:
     ) -> DefaultPut | Rejected:
         """Make the next version, unless the current one is the same."""
         current = self.in_force(tenant_id, None)
-        version = 0 if current is None else current.version
-        if if_version and if_version != version:
-            what = f"the default is at version {version}" if version else "there is no default"
-            return Rejected("precondition", what)
+        refused = refusal_of(current, if_version, removes=False)
+        if refused is not None:
+            return refused
         if current is not None and callbacks == current.callbacks:
             return DefaultPut(current, changed=False)
         return DefaultPut(self._add(tenant_id, callbacks, actor, is_one=True))
 
     async def remove(self, tenant_id: bytes, actor: str, if_version: int) -> Rejected | None:
         """End the default."""
-        current = self.in_force(tenant_id, None)
-        if current is None:
-            return Rejected("absent", "there is no default")
-        if if_version and if_version != current.version:
-            return Rejected("precondition", f"the default is at version {current.version}")
-        self._add(tenant_id, Callbacks(), actor, is_one=False)
-        return None
+        refused = refusal_of(self.in_force(tenant_id, None), if_version, removes=True)
+        if refused is None:
+            self._add(tenant_id, Callbacks(), actor, is_one=False)
+        return refused
 
     def _add(self, tenant_id: bytes, callbacks: Callbacks, actor: str, *, is_one: bool) -> Default:
         versions = self.versions.setdefault(tenant_id, [])

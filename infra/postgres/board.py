@@ -10,16 +10,15 @@ from typing import Any, Final, LiteralString
 
 import psycopg
 from psycopg.types.json import Jsonb
-from psycopg_pool import ConnectionPool
 
-from infra.postgres.connection import parameters, translated
+from infra.postgres.connection import translated
+from infra.postgres.pools import lazy_pool
 from projections.job_board import VIEW
 from projections.rows import BoardRow
 from queryside.ports import JobFilter, JobLine, JobPlace
 
 CONNECTIONS_MAX: Final = 4
-"""As many lists are read at a time; another waits WAIT_S for its turn."""
-WAIT_S: Final = 3.0
+"""As many lists are read at a time; another waits for its turn."""
 STATEMENT_TIMEOUT_MS: Final = 5_000
 
 _LINK: Final = "select 1 from due_index d where d.job_id = b.job_id and d.kind = 0"
@@ -74,17 +73,7 @@ class PostgresBoard:
 
     def __init__(self, conninfo: str) -> None:
         """Connect with the first question."""
-        self._pool = ConnectionPool(
-            parameters(conninfo, "lists", STATEMENT_TIMEOUT_MS),
-            kwargs={"autocommit": True},
-            min_size=0,
-            max_size=CONNECTIONS_MAX,
-            timeout=WAIT_S,
-            max_idle=60.0,
-            open=False,
-            check=ConnectionPool.check_connection,
-            name="lists",
-        )
+        self._pool = lazy_pool(conninfo, "lists", CONNECTIONS_MAX, STATEMENT_TIMEOUT_MS)
 
     def page(
         self,

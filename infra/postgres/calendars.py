@@ -7,15 +7,14 @@ from typing import Any, Final
 
 import msgspec
 import psycopg
-from psycopg_pool import ConnectionPool
 
 from commandside.calendar_port import CALENDARS_MAX, Calendar, Put, Use
 from domain.envelope import Rejected
 from domain.schedule.exclusion import Exclusion
-from infra.postgres.connection import parameters, translated
+from infra.postgres.connection import translated
+from infra.postgres.pools import lazy_pool
 
 CONNECTIONS_MAX: Final = 2
-WAIT_S: Final = 3.0
 
 # Made if it is not there, and locked: two who make the same calendar take turns.
 _LOCK: Final = """
@@ -111,17 +110,7 @@ class PostgresCalendars:
 
     def __init__(self, conninfo: str) -> None:
         """Connect with the first question."""
-        self._pool = ConnectionPool(
-            parameters(conninfo, "calendars"),
-            kwargs={"autocommit": True},
-            min_size=0,
-            max_size=CONNECTIONS_MAX,
-            timeout=WAIT_S,
-            max_idle=60.0,
-            open=False,
-            check=ConnectionPool.check_connection,
-            name="calendars",
-        )
+        self._pool = lazy_pool(conninfo, "calendars", CONNECTIONS_MAX)
 
     def close(self) -> None:
         """Close the connections."""

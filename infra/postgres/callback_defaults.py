@@ -5,15 +5,14 @@ from typing import Any, Final
 
 import msgspec
 import psycopg
-from psycopg_pool import ConnectionPool
 
-from commandside.callback_port import Default, DefaultPut
+from commandside.callback_port import Default, DefaultPut, refusal_of
 from domain.callback import Callbacks
 from domain.envelope import Rejected
-from infra.postgres.connection import parameters, translated
+from infra.postgres.connection import translated
+from infra.postgres.pools import lazy_pool
 
 CONNECTIONS_MAX: Final = 2
-WAIT_S: Final = 3.0
 
 # Whoever reads what was in force at an instant holds it shared: then no version of before that
 # instant is still on its way.
@@ -38,17 +37,7 @@ class PostgresCallbackDefaults:
 
     def __init__(self, conninfo: str) -> None:
         """Connect with the first question."""
-        self._pool = ConnectionPool(
-            parameters(conninfo, "callback defaults"),
-            kwargs={"autocommit": True},
-            min_size=0,
-            max_size=CONNECTIONS_MAX,
-            timeout=WAIT_S,
-            max_idle=60.0,
-            open=False,
-            check=ConnectionPool.check_connection,
-            name="callback defaults",
-        )
+        self._pool = lazy_pool(conninfo, "callback defaults", CONNECTIONS_MAX)
 
     def close(self) -> None:
         """Close the connections."""
@@ -85,7 +74,7 @@ class PostgresCallbackDefaults:
                 connection.execute(ALONE)
                 row = _latest(connection, tenant_id)
                 current = None if row is None else default_of(row)
-                refused = refusal(current, if_version, removes=callbacks is None)
+                refused = refusal_of(current, if_version, removes=callbacks is None)
                 if refused is not None:
                     return refused
                 if current is not None and callbacks == current.callbacks:
@@ -107,14 +96,3 @@ def default_of(row: Row) -> Default | None:
     """Read a version; None where it ends the default."""
     version, content, at, actor = row
     return None if content is None else Default(version, _DECODE(content), at, actor)
-
-
-def refusal(current: Default | None, if_version: int, *, removes: bool) -> Rejected | None:
-    """Return why a default is not changed, None where it is."""
-    if removes and current is None:
-        return Rejected("absent", "there is no default")
-    version = 0 if current is None else current.version
-    if if_version and if_version != version:
-        what = f"the default is at version {version}" if version else "there is no default"
-        return Rejected("precondition", what)
-    return None

@@ -7,15 +7,14 @@ from typing import Any, Final
 
 import msgspec
 import psycopg
-from psycopg_pool import ConnectionPool
 
 from commandside.demand import Demanded, Group, Limits
 from domain.job.state import JobState
-from infra.postgres.connection import parameters, translated
+from infra.postgres.connection import translated
+from infra.postgres.pools import lazy_pool
 from projections.job_board import VIEW
 
 CONNECTIONS_MAX: Final = 2
-WAIT_S: Final = 3.0
 STATEMENT_TIMEOUT_MS: Final = 5_000
 COUNTED_MAX: Final = 1_000_000
 """Jobs left out are counted up to here."""
@@ -70,17 +69,7 @@ class PostgresDemand:
     def __init__(self, conninfo: str, limits: Limits | None = None) -> None:
         """Connect with the first question."""
         self._limits = limits or Limits()
-        self._pool = ConnectionPool(
-            parameters(conninfo, "demand", STATEMENT_TIMEOUT_MS),
-            kwargs={"autocommit": True},
-            min_size=0,
-            max_size=CONNECTIONS_MAX,
-            timeout=WAIT_S,
-            max_idle=60.0,
-            open=False,
-            check=ConnectionPool.check_connection,
-            name="demand",
-        )
+        self._pool = lazy_pool(conninfo, "demand", CONNECTIONS_MAX, STATEMENT_TIMEOUT_MS)
 
     def of_tenant(self, tenant_id: bytes, since: int, until: int) -> Demanded:
         """Return a tenant's active jobs; of one-time ones those due in [since, until) (ms)."""

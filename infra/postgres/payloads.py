@@ -6,14 +6,13 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import psycopg
-from psycopg_pool import ConnectionPool
 
 from commandside.payload_port import AGAIN_MS, GRACE_MS, LOOKED_AT_MS, PayloadObject, Taken
 from domain.payload import PayloadRef
-from infra.postgres.connection import parameters, translated
+from infra.postgres.connection import translated
+from infra.postgres.pools import lazy_pool
 
 CONNECTIONS_MAX: Final = 2
-WAIT_S: Final = 3.0
 
 # An object that is noted again begins its grace again. It cannot have been deleted meanwhile: no
 # two definitions have the same, and one that is in the list is noted before it is written.
@@ -57,17 +56,7 @@ class PostgresPayloads:
 
     def __init__(self, conninfo: str) -> None:
         """Connect with the first question."""
-        self._pool = ConnectionPool(
-            parameters(conninfo, "payloads"),
-            kwargs={"autocommit": True},
-            min_size=0,
-            max_size=CONNECTIONS_MAX,
-            timeout=WAIT_S,
-            max_idle=60.0,
-            open=False,
-            check=ConnectionPool.check_connection,
-            name="payloads",
-        )
+        self._pool = lazy_pool(conninfo, "payloads", CONNECTIONS_MAX)
 
     def close(self) -> None:
         """Close the connections."""
